@@ -1,0 +1,137 @@
+"""What flows through the system: passages, triples, hops, evidence, citations. Frozen, hashable, no behaviour beyond
+views of themselves."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from cirag_dspy.text import one_line, split_sentences
+
+Level = Literal["triples", "sentences", "passages", "default"]
+ExtractionState = Literal["pending", "done", "empty", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A passage of the corpus.
+
+    Args:
+        id: Stable id. Made by ``Passage.create`` from title and text, unless the corpus brings its own.
+        title: Title, may be empty.
+        sentences: Sentences in order. Positions are those of the data set, so empty ones are kept.
+    """
+
+    id: str
+    title: str
+    sentences: tuple[str, ...]
+
+    @classmethod
+    def create(cls, title: str, text: str | Iterable[str], id: str | None = None) -> Passage:
+        """Passage from a text (split into sentences) or from given sentences; without ``id``, a hash of both is it.
+
+        The hash covers title and text, not their split into sentences: one passage is one passage whatever its layout.
+        """
+        sentences = split_sentences(text) if isinstance(text, str) else [one_line(sentence) for sentence in text]
+        title = one_line(title)
+        body = " ".join(sentence for sentence in sentences if sentence)
+        return cls(id or hashlib.sha256(f"{title}\n{body}".encode()).hexdigest()[:16], title, tuple(sentences))
+
+    @property
+    def text(self) -> str:
+        """The sentences, joined by blanks."""
+        return " ".join(sentence for sentence in self.sentences if sentence)
+
+
+@dataclass(frozen=True, slots=True)
+class Triple:
+    """A fact with its provenance: the passage and the sentence (0-based) it was extracted from (M^D and M^S, sec. 3.3)."""
+
+    head: str
+    relation: str
+    tail: str
+    passage_id: str
+    sentence: int
+
+    @property
+    def text(self) -> str:
+        """The triple as one line of a prompt: ``head | relation | tail``."""
+        return f"{self.head} | {self.relation} | {self.tail}"
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """What an extractor made of one passage.
+
+    ``state`` tells three things apart: ``done`` (there are triples), ``empty`` (the LM said that there are none) and
+    ``failed`` (no usable output, ``error`` says why). ``dropped`` counts malformed lines left out.
+    """
+
+    state: ExtractionState
+    triples: tuple[Triple, ...] = ()
+    dropped: int = 0
+    truncated: bool = False
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A retrieved passage and its score (inner product of unit vectors, -1 to 1)."""
+
+    passage: Passage
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One turn of construction and integration: what was asked, found, shown, thought, kept and asked next."""
+
+    query: str
+    passage_ids: tuple[str, ...]
+    candidates: tuple[Triple, ...]
+    thought: str
+    core: tuple[Triple, ...]
+    next_query: str
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """A sentence that an answer rests on."""
+
+    passage_id: str
+    title: str
+    sentence: int
+    text: str
+
+
+@dataclass
+class Evidence:
+    """The evidence pool: one list of core triples. Sentences and passages are derived from it (CIRAG eq. 3 and 4)."""
+
+    triples: list[Triple] = field(default_factory=list)
+
+    def add(self, triples: Iterable[Triple]) -> None:
+        """Add core triples, each once, in order of arrival."""
+        known = set(self.triples)
+        for triple in triples:
+            if triple not in known:
+                known.add(triple)
+                self.triples.append(triple)
+
+    def sentences(self) -> list[tuple[str, int]]:
+        """(passage id, sentence index) of each core triple, each once, in order of arrival (eq. 3)."""
+        return list(dict.fromkeys((triple.passage_id, triple.sentence) for triple in self.triples))
+
+    def passage_ids(self) -> list[str]:
+        """Passage id of each core triple, each once, in order of arrival (eq. 4)."""
+        return list(dict.fromkeys(triple.passage_id for triple in self.triples))
+
+    def cite(self, passages: Mapping[str, Passage]) -> Iterator[Citation]:
+        """The derived sentences with their titles and texts; ids that ``passages`` lacks are passed over."""
+        for passage_id, sentence in self.sentences():
+            passage = passages.get(passage_id)
+            if passage is not None and sentence < len(passage.sentences):
+                yield Citation(passage_id, passage.title, sentence, passage.sentences[sentence])

@@ -1,0 +1,131 @@
+"""Plain text: sentences, words, normalisation, refusals and short answers. No model, no I/O."""
+
+from __future__ import annotations
+
+import re
+import string
+import unicodedata
+from collections.abc import Sequence
+
+_WORD = re.compile(r"\w+")
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+# A sentence ends at . ! or ? (with closing quotes or brackets) before white space and something that can open one;
+# CJK full stops need no white space behind them.
+_BOUNDARY = re.compile(r"(?<=[.!?])[\"'”’)\]]*\s+(?=[\"'“‘(\[]?[^\W_a-z])|(?<=[。！？])\s*")
+_ABBREVIATIONS = frozenset(
+    "mr mrs ms dr prof rev hon st sr jr lt col gen sgt capt cmdr adm gov sen rep pres no vol fig pp ca cf vs "
+    "inc ltd co corp dept est approx bros messrs mt ft jan feb mar apr jun jul aug sep sept oct nov dec".split()
+)
+_REFUSALS = frozenset(
+    {
+        "unanswerable",
+        "not answerable",
+        "cannot be answered",
+        "cannot answer",
+        "cannot be determined",
+        "cannot determine",
+        "not enough information",
+        "insufficient information",
+        "insufficient",
+        "information not provided",
+        "not provided",
+        "not specified",
+        "not mentioned",
+        "unknown",
+        "i dont know",
+        "no answer",
+        "none",
+        "na",
+        "null",
+        "noanswer",
+    }
+)
+_EMPTY_QUERIES = frozenset({"", "none", "no question", "no query", "no next query", "na", "null", "stop", "empty", "done"})
+_ANSWER_LEAD = re.compile(r"^(?:.{0,400}?\b)?(?:the\s+|my\s+)?(?:final\s+|short\s+)?answer\s*(?:is\s*:?|:)\s*", re.I)
+
+
+def split_sentences(text: str) -> list[str]:
+    """Split running text into sentences; white space inside each is collapsed, none is empty.
+
+    A rule-based splitter: common abbreviations and single initials do not end a sentence.
+    """
+    sentences: list[str] = []
+    start = 0
+    for match in _BOUNDARY.finditer(text):
+        piece = text[start : match.end()]
+        last = piece.rstrip().rsplit(None, 1)[-1] if piece.strip() else ""
+        token = last.rstrip(".").lstrip("(\"'“‘[")
+        if last.endswith(".") and (token.lower() in _ABBREVIATIONS or (len(token) == 1 and token.isalpha())):
+            continue
+        sentences.append(one_line(piece))
+        start = match.end()
+    sentences.append(one_line(text[start:]))
+    return [sentence for sentence in sentences if sentence]
+
+
+def one_line(text: str) -> str:
+    """Text as one line that cannot open or close a field of a prompt, safe to put into any of ours.
+
+    Untrusted text (corpus, questions) goes through here before it enters a prompt: without line breaks it cannot
+    start a labelled line, and DSPy's ``[[ ## field ## ]]`` markers lose the blanks that make them markers.
+    """
+    return " ".join(text.split()).replace("[[ ##", "[[##").replace("## ]]", "##]]")
+
+
+def words(text: str) -> list[str]:
+    """Case-folded, NFC-normalised words of any script; what provenance and matching compare."""
+    return _WORD.findall(unicodedata.normalize("NFC", text).casefold())
+
+
+def match_key(text: str) -> str:
+    """Key under which two spellings of a name or title count as the same: words only, accents kept.
+
+    Symbols that tell names apart (``C++`` from ``C#``) stay when a text has no letters or digits besides one.
+    """
+    folded = unicodedata.normalize("NFC", text).casefold()
+    key = " ".join(_WORD.findall(folded))
+    return "".join(folded.split()) if len(key) <= 1 else key
+
+
+def normalize_answer(text: str) -> str:
+    """Official answer normalisation of HotpotQA, 2Wiki, MuSiQue and FiD: lower-case, delete ASCII punctuation,
+    drop articles, squeeze white space. No Unicode normalisation, as in the official scripts."""
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+
+
+def is_refusal(answer: str | None) -> bool:
+    """Whether an answer counts as a refusal (``Suf(a) = 0`` in CIRAG eq. 6): empty, or exactly a refusal phrase.
+
+    Exact match after normalisation, never a substring: "Unknown Pleasures" is an answer.
+    """
+    normalized = normalize_answer(answer or "")
+    return not normalized or normalized in _REFUSALS
+
+
+def is_empty_query(query: str | None) -> bool:
+    """Whether a next-hop query says that there is none."""
+    return normalize_answer(query or "") in _EMPTY_QUERIES
+
+
+def short_answer(text: str) -> str:
+    """The bare answer inside what a reader LM wrote: first non-empty line, without "The answer is:", wrapping
+    quotes, markdown emphasis or a closing full stop. Initials keep their stop ("Washington, D.C.")."""
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    line = _ANSWER_LEAD.sub("", line, count=1).strip().strip("*_`").strip()
+    if len(line) > 1 and line[0] in "\"'“‘" and line[-1] in "\"'”’":
+        line = line[1:-1].strip()
+    if line.endswith(".") and not re.search(r"\b(?:\w\.)+$|\b(?:Jr|Sr|Inc|Ltd|Co|Corp|St)\.$", line):
+        line = line[:-1].rstrip()
+    return line
+
+
+def best_sentence(text: str, sentences: Sequence[str]) -> int:
+    """Index of the sentence that holds most of the distinct words of ``text``; ties go to the first.
+
+    Returns 0 when no sentence shares a word. ``sentences`` must not be empty.
+    """
+    wanted = set(words(text))
+    scores = [len(wanted.intersection(words(sentence))) for sentence in sentences]
+    return max(range(len(scores)), key=scores.__getitem__)
