@@ -1,5 +1,6 @@
 """What flows through the system: passages, triples, hops, evidence, citations. Frozen, hashable, no behaviour beyond
-views of themselves."""
+views of themselves.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Triple:
-    """A fact with its provenance: the passage and the sentence (0-based) it was extracted from (M^D and M^S, sec. 3.3)."""
+    """A fact with its provenance: the passage and the sentence (0-based) it was extracted from (M^D and M^S)."""
 
     head: str
     relation: str

@@ -14,9 +14,13 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 # A sentence ends at . ! or ? (with closing quotes or brackets) before white space and something that can open one;
 # CJK full stops need no white space behind them.
 _BOUNDARY = re.compile(r"(?<=[.!?])[\"'”’)\]]*\s+(?=[\"'“‘(\[]?[^\W_a-z])|(?<=[。！？])\s*")
+_INITIALS = re.compile(r"[^\W\d_](?:\.[^\W\d_])*")
 _ABBREVIATIONS = frozenset(
-    "mr mrs ms dr prof rev hon st sr jr lt col gen sgt capt cmdr adm gov sen rep pres no vol fig pp ca cf vs "
-    "inc ltd co corp dept est approx bros messrs mt ft jan feb mar apr jun jul aug sep sept oct nov dec".split()
+    re.findall(
+        r"\w+",
+        "mr mrs ms dr prof rev hon st sr jr lt col gen sgt capt cmdr adm gov sen rep pres no vol fig pp ca cf vs inc ltd "
+        "co corp dept est approx bros messrs mt ft jan feb mar apr jun jul aug sep sept oct nov dec",
+    )
 )
 _REFUSALS = frozenset(
     {
@@ -42,14 +46,16 @@ _REFUSALS = frozenset(
         "noanswer",
     }
 )
-_EMPTY_QUERIES = frozenset({"", "none", "no question", "no query", "no next query", "na", "null", "stop", "empty", "done"})
+_EMPTY_QUERIES = frozenset(
+    {"", "none", "no question", "no query", "no next query", "na", "null", "stop", "empty", "done"}
+)
 _ANSWER_LEAD = re.compile(r"^(?:.{0,400}?\b)?(?:the\s+|my\s+)?(?:final\s+|short\s+)?answer\s*(?:is\s*:?|:)\s*", re.I)
 
 
 def split_sentences(text: str) -> list[str]:
     """Split running text into sentences; white space inside each is collapsed, none is empty.
 
-    A rule-based splitter: common abbreviations and single initials do not end a sentence.
+    A rule-based splitter: common abbreviations and initials (``J. R.``, ``U.S.``) do not end a sentence.
     """
     sentences: list[str] = []
     start = 0
@@ -57,7 +63,7 @@ def split_sentences(text: str) -> list[str]:
         piece = text[start : match.end()]
         last = piece.rstrip().rsplit(None, 1)[-1] if piece.strip() else ""
         token = last.rstrip(".").lstrip("(\"'“‘[")
-        if last.endswith(".") and (token.lower() in _ABBREVIATIONS or (len(token) == 1 and token.isalpha())):
+        if last.endswith(".") and (token.lower() in _ABBREVIATIONS or _INITIALS.fullmatch(token)):
             continue
         sentences.append(one_line(piece))
         start = match.end()
@@ -91,7 +97,8 @@ def match_key(text: str) -> str:
 
 def normalize_answer(text: str) -> str:
     """Official answer normalisation of HotpotQA, 2Wiki, MuSiQue and FiD: lower-case, delete ASCII punctuation,
-    drop articles, squeeze white space. No Unicode normalisation, as in the official scripts."""
+    drop articles, squeeze white space. No Unicode normalisation, as in the official scripts.
+    """
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
@@ -111,7 +118,8 @@ def is_empty_query(query: str | None) -> bool:
 
 def short_answer(text: str) -> str:
     """The bare answer inside what a reader LM wrote: first non-empty line, without "The answer is:", wrapping
-    quotes, markdown emphasis or a closing full stop. Initials keep their stop ("Washington, D.C.")."""
+    quotes, markdown emphasis or a closing full stop. Initials keep their stop ("Washington, D.C.").
+    """
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     line = _ANSWER_LEAD.sub("", line, count=1).strip().strip("*_`").strip()
     if len(line) > 1 and line[0] in "\"'“‘" and line[-1] in "\"'”’":

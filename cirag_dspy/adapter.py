@@ -1,0 +1,150 @@
+"""How a signature becomes chat messages: labelled lines instead of DSPy's marker blocks, parsed leniently."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import dspy
+from dspy.adapters.utils import apply_output_field_defaults, format_field_value
+from dspy.utils.exceptions import AdapterParseError
+
+_FENCE = re.compile(r"^\s*```[\w-]*\s*$", re.M)
+
+
+class LineAdapter(dspy.ChatAdapter):
+    """A ``dspy.ChatAdapter`` whose fields are labelled lines (``thought: ...``).
+
+    A turn costs a label a field instead of marker blocks and a format reminder, and earlier turns of a
+    ``dspy.History`` are rendered exactly as they were sent, so that a conversation's prefix repeats from hop to hop.
+    One LM call a request: a reply that cannot be parsed raises ``AdapterParseError`` and is never sent through
+    another adapter behind the caller's back.
+
+    It is the adapter of this package's modules unless the caller sets another one (``dspy.context(adapter=...)``).
+    """
+
+    def __init__(self, callbacks: list[Any] | None = None) -> None:
+        super().__init__(callbacks=callbacks, use_json_adapter_fallback=False)
+
+    def format_system_message(self, signature: type[dspy.Signature]) -> str:
+        """Instructions, then one line a field."""
+        given = [
+            _describe(name, field)
+            for name, field in signature.input_fields.items()
+            if field.annotation is not dspy.History
+        ]
+        reply = [_describe(name, field) for name, field in signature.output_fields.items()]
+        return "\n".join([signature.instructions.strip(), "", "Given:", *given, "", "Reply with exactly:", *reply])
+
+    def format_user_message_content(
+        self,
+        signature: type[dspy.Signature],
+        inputs: dict[str, Any],
+        prefix: str = "",
+        suffix: str = "",
+        main_request: bool = False,
+    ) -> str:
+        """The input fields that are there, in the signature's order."""
+        lines = [
+            _labelled(name, format_field_value(field_info=field, value=inputs[name]), signature)
+            for name, field in signature.input_fields.items()
+            if name in inputs
+        ]
+        return "\n".join(part for part in (prefix, *lines, suffix) if part)
+
+    def format_assistant_message_content(
+        self, signature: type[dspy.Signature], outputs: dict[str, Any], missing_field_message: str | None = None
+    ) -> str:
+        """The output fields, in the signature's order; one the outputs lack is shown as ``missing_field_message``."""
+        return "\n".join(
+            _labelled(name, format_field_value(field_info=field, value=value), signature)
+            for name, field in signature.output_fields.items()
+            if (value := outputs.get(name, missing_field_message)) is not None
+        )
+
+    def parse(self, signature: type[dspy.Signature], completion: str) -> dict[str, Any]:
+        """Fields of a reply written as labelled lines, as a JSON object or with DSPy's markers.
+
+        Raises:
+            AdapterParseError: A field without a default is missing; ``parsed_result`` holds those that are there.
+        """
+        fields = _marked(signature, completion) or _json_object(signature, completion) or _lines(signature, completion)
+        fields = apply_output_field_defaults(signature, fields)
+        if missing := [name for name in signature.output_fields if name not in fields]:
+            raise AdapterParseError(
+                adapter_name=type(self).__name__,
+                signature=signature,
+                lm_response=completion,
+                message=f"no line that starts with {' or '.join(f'{name}:' for name in missing)}",
+                parsed_result=fields,
+            )
+        return fields
+
+
+def _describe(name: str, field: Any) -> str:
+    return f"{name}: {(field.json_schema_extra or {}).get('desc') or ''}".rstrip()
+
+
+def _labelled(name: str, value: Any, signature: type[dspy.Signature]) -> str:
+    """``name: value``; a value of several lines starts on the next one and cannot open another field."""
+    first, *rest = str(value).splitlines() or [""]
+    if not rest:
+        return f"{name}: {first}".rstrip()
+    label = _label_pattern(signature.fields)
+    return "\n".join([f"{name}:", *(f"- {line}" if label.match(line) else line for line in (first, *rest))])
+
+
+def _label_pattern(names: Mapping[str, Any]) -> re.Pattern[str]:
+    alternatives = "|".join(re.escape(name).replace("_", "[ _-]?") for name in sorted(names, key=len, reverse=True))
+    return re.compile(rf"^[\s*_#>`]*({alternatives})[\s*_`]*:[\s*_]*", re.I)
+
+
+def _lines(signature: type[dspy.Signature], completion: str) -> dict[str, str]:
+    label = _label_pattern(signature.output_fields)
+    names = {re.sub(r"[ _-]", "", name).lower(): name for name in signature.output_fields}
+    found: dict[str, list[str]] = {}
+    current: list[str] = []
+    preamble = current
+    for line in _FENCE.sub("", completion).splitlines():
+        match = label.match(line)
+        name = names[re.sub(r"[ _-]", "", match.group(1)).lower()] if match else ""
+        if match and name not in found:
+            current = found[name] = [line[match.end() :]]
+        else:
+            current.append(line)
+    fields = {name: "\n".join(lines).strip() for name, lines in found.items()}
+    # A model that was shown labels often goes straight on with the first field's text.
+    first = next(iter(signature.output_fields))
+    lead = "\n".join(preamble).strip()
+    if lead and first not in fields and (fields or len(signature.output_fields) == 1):
+        fields[first] = lead
+    return {name: fields[name] for name in signature.output_fields if name in fields}
+
+
+def _marked(signature: type[dspy.Signature], completion: str) -> dict[str, str]:
+    pieces = re.split(r"\[\[ ## (\w+) ## \]\]", completion)
+    found: dict[str, str] = {}
+    for name, text in zip(pieces[1::2], pieces[2::2], strict=True):
+        if name in signature.output_fields:
+            found.setdefault(name, text.strip())
+    return found
+
+
+def _json_object(signature: type[dspy.Signature], completion: str) -> dict[str, str]:
+    text = _FENCE.sub("", completion).strip()
+    if not text.startswith("{"):
+        return {}
+    try:
+        loaded = json.loads(text)
+    except ValueError:
+        return {}
+    return {name: _as_text(loaded[name]) for name in signature.output_fields if loaded.get(name) is not None}
+
+
+def _as_text(value: Any) -> str:
+    """A JSON value as the lines our parsers read; lists become one item a line, rows of a table JSON arrays."""
+    if isinstance(value, list):
+        return "\n".join(item if isinstance(item, str) else json.dumps(item, ensure_ascii=False) for item in value)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

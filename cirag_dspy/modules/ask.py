@@ -1,0 +1,120 @@
+"""One question to an LM: a useless reply is asked for once more, saying what was wrong with it.
+
+Every module calls its predictors through ``ask``. It owns nothing but this policy: transport errors, rate limits and
+their retries belong to ``dspy.LM``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import dspy
+from dspy.utils.exceptions import AdapterParseError, ContextWindowExceededError
+
+from cirag_dspy.adapter import LineAdapter
+from cirag_dspy.text import one_line
+
+Inputs = dict[str, Any]
+
+
+@dataclass
+class Reply:
+    """What came back: the output fields that could be read, what is wrong with them (empty: nothing), and whether the
+    LM was cut off by its token limit.
+    """
+
+    fields: dict[str, str] = field(default_factory=dict)
+    problem: str = ""
+    truncated: bool = False
+
+    def __getitem__(self, name: str) -> str:
+        return self.fields.get(name) or ""
+
+
+@dataclass
+class _Witness:
+    """Stands among the calling modules so that DSPy records the calls of this context, and no others, in it."""
+
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+    def truncated(self) -> bool:
+        response = self.history[-1].get("response") if self.history else None
+        for item in response if isinstance(response, (list, tuple)) else [response]:
+            choices = getattr(item, "choices", None)
+            source = choices[0] if choices else item
+            if getattr(source, "finish_reason", None) == "length":
+                return True
+        return False
+
+
+def ask(
+    predict: dspy.Predict,
+    inputs: Inputs,
+    *,
+    check: Callable[[Reply], str] = lambda reply: "",
+    shrink: Callable[[Inputs], Inputs | None] = lambda inputs: None,
+    tries: int = 2,
+) -> Reply:
+    """Call ``predict`` until its reply can be used, at most ``tries`` times.
+
+    Args:
+        predict: The predictor to call.
+        inputs: Its input fields.
+        check: Says in one line what is wrong with a reply that could be read, or nothing.
+        shrink: Makes the inputs smaller when they exceed the LM's context; ``None`` when they can't be.
+        tries: LM calls at most, not counting those refused for the length of their prompt.
+
+    Returns:
+        The last reply. One that stayed useless has a ``problem`` and the fields that could be read.
+
+    Raises:
+        dspy.utils.exceptions.LMError: The LM could not be called.
+    """
+    problem = ""
+    reply = Reply()
+    for _ in range(tries):
+        reply, inputs = _call(predict, inputs, shrink, problem)
+        reply.problem = reply.problem or check(reply)
+        if not reply.problem:
+            return reply
+        problem = reply.problem
+    return reply
+
+
+def _call(
+    predict: dspy.Predict, inputs: Inputs, shrink: Callable[[Inputs], Inputs | None], problem: str
+) -> tuple[Reply, Inputs]:
+    while True:
+        witness = _Witness()
+        extra: Inputs = {}
+        if problem:
+            described = dspy.InputField(desc="what was wrong with the previous reply; reply again, better")
+            extra = {"signature": predict.signature.append("problem", described, type_=str), "problem": problem}
+        context = {
+            "adapter": dspy.settings.adapter or LineAdapter(),
+            "caller_modules": [*(dspy.settings.caller_modules or []), witness],
+        }
+        try:
+            with dspy.context(**context):
+                prediction = predict(**inputs, **extra)
+        except AdapterParseError as error:
+            return _unreadable(error, witness.truncated()), inputs
+        except ContextWindowExceededError:
+            smaller = shrink(inputs)
+            if smaller is None:
+                raise
+            inputs = smaller
+            continue
+        fields = {name: str(prediction[name] or "") for name in predict.signature.output_fields if name in prediction}
+        return Reply(fields, truncated=witness.truncated()), inputs
+
+
+def _unreadable(error: AdapterParseError, truncated: bool) -> Reply:
+    partial = error.parsed_result if isinstance(error.parsed_result, dict) else {}
+    missing = [name for name in error.signature.output_fields if name not in partial]
+    problem = f"the reply has no {' and no '.join(f'{name}:' for name in missing)}"
+    if truncated:
+        problem += "; it was cut off, be shorter"
+    return Reply({name: str(value) for name, value in partial.items()}, one_line(problem), truncated)

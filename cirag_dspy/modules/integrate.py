@@ -1,0 +1,85 @@
+"""Integration phase (CIRAG equation 1): question, history, candidates -> thought, core triples, next-hop query."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import dspy
+
+from cirag_dspy.modules.ask import Inputs, Reply, ask
+from cirag_dspy.modules.parse import parse_core, says_nothing
+from cirag_dspy.schema import Hop, Triple
+from cirag_dspy.signatures import NO_QUERY, Integrate
+from cirag_dspy.text import is_empty_query, one_line
+
+
+class Integration(dspy.Module):
+    """Keeps the candidates that matter and asks for what is missing, as one turn of a conversation per hop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.integrate = dspy.Predict(Integrate)
+
+    def forward(
+        self, question: str, query: str, candidates: Sequence[Triple], hops: Sequence[Hop] = ()
+    ) -> dspy.Prediction:
+        """Integrate one hop's candidates.
+
+        Args:
+            question: The question to answer in the end.
+            query: This hop's query.
+            candidates: This hop's candidate triples, as they are numbered in the prompt.
+            hops: The hops before it (the history of equation 2).
+
+        Returns:
+            A prediction with ``thought``, ``core`` (candidates only), ``next_query`` (empty: none), ``rejected``
+            (choices that are no candidate) and ``error`` (empty, or why the reply could not be used: then nothing is
+            kept and nothing asked, and the evidence so far stands).
+        """
+        history = dspy.History(messages=[_turn(question, hop) for hop in hops])
+        inputs = {**_observation(question, query, candidates), "history": history}
+        reply = ask(self.integrate, inputs, check=lambda reply: _problem(reply, candidates), shrink=_shorter)
+        core, rejected = parse_core(reply["core"], candidates)
+        next_query = one_line(reply["next_query"])
+        return dspy.Prediction(
+            thought=one_line(reply["thought"]),
+            core=core,
+            next_query="" if is_empty_query(next_query) else next_query,
+            rejected=rejected,
+            error=reply.problem,
+        )
+
+
+def _observation(question: str, query: str, candidates: Sequence[Triple]) -> Inputs:
+    facts = "\n".join(f"{number}. {one_line(triple.text)}" for number, triple in enumerate(candidates, 1))
+    return {"question": one_line(question), "query": one_line(query), "facts": facts or "none"}
+
+
+def _turn(question: str, hop: Hop) -> dict[str, Any]:
+    """An earlier hop as the turn it was: what was shown, and the decision in its canonical form."""
+    numbers = [str(hop.candidates.index(triple) + 1) for triple in hop.core]
+    decision = {
+        "thought": hop.thought,
+        "core": ", ".join(numbers) or "none",
+        "next_query": hop.next_query or NO_QUERY,
+    }
+    return {**_observation(question, hop.query, hop.candidates), **decision}
+
+
+def _problem(reply: Reply, candidates: Sequence[Triple]) -> str:
+    core, rejected = parse_core(reply["core"], candidates)
+    if core or says_nothing(reply["core"]):
+        return ""
+    if rejected:
+        return f"core names no fact of the list; use the numbers 1 to {len(candidates)}, or none"
+    return "core has no numbers; write the numbers of the facts to keep, or none"
+
+
+def _shorter(inputs: Inputs) -> Inputs | None:
+    """Drop the oldest turn; without history, the lower-ranked half of the facts."""
+    turns = inputs["history"].messages
+    if turns:
+        return {**inputs, "history": dspy.History(messages=turns[1:])}
+    facts = str(inputs["facts"]).splitlines()
+    return {**inputs, "facts": "\n".join(facts[: len(facts) // 2])} if len(facts) > 1 else None

@@ -1,0 +1,147 @@
+"""What an LM wrote, read leniently: triples and fact numbers. Nothing is evaluated, nothing good is lost."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from cirag_dspy.schema import Triple
+from cirag_dspy.text import match_key, normalize_answer, one_line
+
+Fields = tuple[str, str, str]
+
+_NOTHING = frozenset({"none", "no triples", "no facts", "na", "nothing"})
+_BULLET = re.compile(r"^\s*(?:[-*•]\s+|\(?\d{1,3}[.):]\s+)")
+_DECORATION = re.compile(r"^```|^\s*[{}\[\],]*\s*$|^[\w \"']{1,20}:\s*[\[{]?$|^[\s|:-]+$")
+_ARRAY_OR_OBJECT = re.compile(r"\[[^\[\]{}]*\]|\{[^\[\]{}]*\}")
+_HEADER = frozenset({"head relation tail", "subject predicate object", "subject relation object"})
+_KEYS = (
+    ("head", "subject", "source", "s", "h", "entity1"),
+    ("relation", "predicate", "relationship", "verb", "p", "r"),
+    ("tail", "object", "target", "o", "t", "entity2"),
+)
+
+
+def parse_triples(text: str) -> tuple[list[Fields], int]:
+    """Triples (head, relation, tail) in a reply, each once, and how many lines or items were not one.
+
+    Reads one triple a line with ``|``, tabs, ``;`` or ``,`` between the fields, numbered or bulleted, in brackets of
+    any kind, and JSON arrays or objects, also fenced, nested or cut off. An item with another number of fields, or with
+    an empty one, is counted, not guessed at. Unicode is kept as written.
+    """
+    triples: dict[Fields, None] = {}
+    dropped = 0
+    for item in _items(text):
+        fields = _fields(item)
+        if fields is None:
+            dropped += 1
+        elif match_key(" ".join(fields)) not in _HEADER:
+            triples.setdefault(fields)
+    return list(triples), dropped
+
+
+def says_nothing(text: str) -> bool:
+    """Whether a reply says explicitly that there is nothing to list."""
+    return normalize_answer(text.strip().strip("[](){}")) in _NOTHING
+
+
+def parse_core(text: str, candidates: Sequence[Triple]) -> tuple[list[Triple], int]:
+    """Candidates chosen by a reply, in the reply's order, and how many of its choices are no candidate.
+
+    Takes the numbers of the prompt (1-based) and, where the reply copies facts instead, matches the text back. What is
+    no candidate cannot enter (provenance is exact).
+    """
+    chosen: dict[Triple, None] = {}
+    rejected = 0
+    by_text = {match_key(triple.text): triple for triple in reversed(candidates)}
+    for line in text.splitlines():
+        if not line.strip() or says_nothing(line):
+            continue
+        copied = [by_text.get(match_key(" ".join(fields))) for item in _items(line) if (fields := _fields(item))]
+        numbers = _numbers(line)
+        if copied:
+            # A copied fact: its words decide; where they were altered, the number in front of it does.
+            numbered = _BULLET.match(line) and 1 <= numbers[0] <= len(candidates)
+            triples = [candidates[numbers[0] - 1] if triple is None and numbered else triple for triple in copied]
+        else:
+            triples = [candidates[number - 1] if 1 <= number <= len(candidates) else None for number in numbers]
+        for triple in triples:
+            if triple is None:
+                rejected += 1
+            else:
+                chosen.setdefault(triple)
+    return list(chosen), rejected
+
+
+def _numbers(line: str) -> list[int]:
+    """Whole numbers standing alone in a line, in order; ``2-4`` is 2, 3, 4."""
+    numbers: list[int] = []
+    for first, last in re.findall(r"(?<![\w.])(\d{1,3})(?:\s*[-–]\s*(\d{1,3}))?(?!\w)", line):
+        numbers += range(int(first), int(last) + 1) if last and int(first) < int(last) else [int(first)]
+    return numbers
+
+
+def _items(text: str) -> Iterator[Any]:
+    """Candidate triples of a reply: JSON arrays and objects as lists and dicts, everything else line by line."""
+    if re.search(r"[\[{]\s*[\"{\[]", text):
+        spans = [match for match in _ARRAY_OR_OBJECT.finditer(text) if match.group().strip("[]{} \n")]
+        read = [_load(match.group()) for match in spans]
+        if any(value is not None for value in read):
+            yield from read
+            rest = text[spans[-1].end() :]
+            if re.search(r"[\[{]\s*\"", rest):
+                yield None  # cut off inside an item
+            return
+    for line in text.splitlines():
+        if not _DECORATION.match(line) and not says_nothing(line):
+            yield line
+
+
+def _load(text: str) -> Any:
+    for candidate in (text, text.replace("'", '"'), re.sub(r",\s*([\]}])", r"\1", text)):
+        try:
+            return json.loads(candidate)
+        except ValueError:
+            continue
+    return None
+
+
+def _fields(item: Any) -> Fields | None:
+    if isinstance(item, dict):
+        lowered = {str(key).lower(): value for key, value in item.items()}
+        item = [next((lowered[key] for key in keys if key in lowered), None) for keys in _KEYS]
+    elif isinstance(item, str):
+        item = _split(item)
+    if not isinstance(item, list) or len(item) != 3 or not all(isinstance(part, (str, int, float)) for part in item):
+        return None
+    head, relation, tail = (one_line(str(part)).strip("\"'`* ") for part in item)
+    return (head, relation, tail) if head and relation and tail else None
+
+
+def _split(line: str) -> list[str]:
+    line = _BULLET.sub("", line).strip()
+    inner = _unwrap(line)
+    for separator in ("|", "\t", ";"):
+        if separator in inner:
+            return inner.strip(separator).split(separator)
+    # Commas also stand inside names and dates, so they separate only inside brackets and when they leave three fields.
+    if inner is line:
+        return [line]
+    quoted = re.findall(r"\"([^\"]+)\"|'([^']+)'(?=\s*(?:,|$))", inner)
+    return [double or single for double, single in quoted] if quoted else inner.split(",")
+
+
+def _unwrap(line: str) -> str:
+    """The inside of a line that stands in one pair of brackets; "(The) A | b | C (x)" does not."""
+    body = line.rstrip(",;. ")
+    closing = {"(": ")", "[": "]", "<": ">", "{": "}"}.get(body[:1])
+    if not closing or not body.endswith(closing):
+        return line
+    depth = 0
+    for place, mark in enumerate(body):
+        depth += (mark == body[0]) - (mark == closing)
+        if depth == 0 and place < len(body) - 1:
+            return line
+    return body[1:-1]

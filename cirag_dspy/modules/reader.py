@@ -1,0 +1,59 @@
+"""A reader that always answers from passages: the cascade's last resort, and the whole of plain RAG's generation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import dspy
+
+from cirag_dspy.modules.ask import Inputs, ask
+from cirag_dspy.schema import Citation, Passage
+from cirag_dspy.signatures import AnswerAnyway
+from cirag_dspy.text import one_line, short_answer, words
+
+
+class Reader(dspy.Module):
+    """Answers a question from passages in one call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read = dspy.Predict(AnswerAnyway)
+
+    def forward(self, question: str, passages: Sequence[Passage]) -> dspy.Prediction:
+        """A prediction with ``answer``: empty if the reply could not be read. ``passages`` are shown in their order;
+        where they don't fit the LM's context, the last ones are left out.
+        """
+        inputs = {"question": one_line(question), "passages": "\n".join(map(passage_line, passages))}
+        reply = ask(self.read, inputs, shrink=lambda inputs: shorter(inputs, "passages"))
+        return dspy.Prediction(answer=read_answer(reply["answer"]))
+
+
+def passage_line(passage: Passage) -> str:
+    """A passage as one line of a prompt."""
+    return f"{one_line(passage.title)}: {one_line(passage.text)}" if passage.title else one_line(passage.text)
+
+
+def read_answer(text: str) -> str:
+    """The bare answer in a reply's answer field."""
+    return one_line(short_answer(text))
+
+
+def shorter(inputs: Inputs, name: str) -> Inputs | None:
+    """The inputs with the later half of the lines of field ``name`` left out, ``None`` if only one is left."""
+    lines = str(inputs[name]).splitlines()
+    return {**inputs, name: "\n".join(lines[: len(lines) // 2])} if len(lines) > 1 else None
+
+
+def cite_answer(answer: str, passages: Sequence[Passage]) -> list[Citation]:
+    """The first sentence of each passage that contains the answer's words in a row; none for yes and no."""
+    wanted = words(answer)
+    if not wanted or wanted in (["yes"], ["no"]):
+        return []
+    found = []
+    for passage in passages:
+        for number, sentence in enumerate(passage.sentences):
+            tokens = words(sentence)
+            if any(tokens[i : i + len(wanted)] == wanted for i in range(len(tokens) - len(wanted) + 1)):
+                found.append(Citation(passage.id, passage.title, number, sentence))
+                break
+    return found

@@ -1,0 +1,36 @@
+"""What modules and systems need of an index. ``cirag_dspy.corpus.CorpusIndex`` is one; any object with these methods
+will do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from cirag_dspy.schema import Extraction, ExtractionState, Hit, Passage, Triple
+
+
+class SearchIndex(Protocol):
+    """Passages that can be searched, with their triples. Thread-safe."""
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        """The ``k`` passages nearest to ``query``, best first."""
+
+    def passages(self, ids: Sequence[str]) -> dict[str, Passage]:
+        """Passages by id; unknown ids are left out."""
+
+    def triples(self, passage_ids: Sequence[str]) -> dict[str, tuple[Triple, ...]]:
+        """Triples of each passage, in the order of extraction."""
+
+    def states(self, passage_ids: Sequence[str]) -> dict[str, ExtractionState]:
+        """How far each passage's extraction is."""
+
+    def rank(self, query: str, triples: Sequence[Triple], n: int | None) -> list[Triple]:
+        """The ``n`` triples nearest to ``query``, best first."""
+
+    def keep(self, passage_id: str, extraction: Extraction) -> None:
+        """Store a passage's extraction at once."""
+
+    def extraction_lock(self, passage_id: str) -> AbstractContextManager[Any]:
+        """A lock held while a passage is being extracted."""

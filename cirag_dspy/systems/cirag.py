@@ -1,0 +1,135 @@
+"""CIRAG: construction-integration retrieval and adaptive generation (arXiv 2601.06799), as a DSPy program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import dspy
+
+from cirag_dspy.modules.cascade import LEVELS, Cascade
+from cirag_dspy.modules.construct import Construct
+from cirag_dspy.modules.extract import Extract
+from cirag_dspy.modules.integrate import Integration
+from cirag_dspy.modules.reader import cite_answer
+from cirag_dspy.modules.search import SearchIndex
+from cirag_dspy.schema import Citation, Evidence, Hop, Level, Triple
+from cirag_dspy.text import match_key
+
+
+class CIRAGModule(dspy.Module):
+    """Answers multi-hop questions over an index, with citations down to the sentence.
+
+    Each hop retrieves passages for the current query, ranks their triples (construction), keeps the core ones and asks
+    for what is missing (integration). Then the answer is read from the triples, or, where they don't suffice, from the
+    sentences or the passages they came from (cascade). Defaults are the paper's (appendix B.4).
+
+    Args:
+        index: What is searched; the module never builds it.
+        k: Passages retrieved per hop (K).
+        n: Candidate triples per hop (N).
+        max_hops: Hops at most (L).
+        levels: Granularities of the cascade, of ``triples``, ``sentences`` and ``passages``.
+        rank: Whether the retriever ranks the candidates.
+        extract: How triples of passages without any are extracted at query time: in ``"one"`` call a passage, in
+            ``"two"`` (the paper's prompts), or ``None``, not at all.
+        threads: LM calls at a time for that extraction.
+    """
+
+    def __init__(
+        self,
+        index: SearchIndex,
+        *,
+        k: int = 10,
+        n: int = 30,
+        max_hops: int = 4,
+        levels: Sequence[Level] = LEVELS,
+        rank: bool = True,
+        extract: Literal["one", "two"] | None = "one",
+        threads: int = 8,
+    ) -> None:
+        super().__init__()
+        for name, value in (("k", k), ("n", n), ("max_hops", max_hops), ("threads", threads)):
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1, not {value}")
+        self.index = index
+        self.max_hops = max_hops
+        extractor = Extract(extract) if extract else None
+        self.construct = Construct(index, extractor, k=k, n=n, rank=rank, threads=threads)
+        self.integration = Integration()
+        self.cascade = Cascade(index, levels=levels)
+
+    def forward(self, question: str) -> dspy.Prediction:
+        """Answer ``question``.
+
+        Returns:
+            A prediction with ``answer``; ``level`` (``triples``, ``sentences``, ``passages`` or ``default``);
+            ``citations`` (the sentences it rests on); ``hops`` (``Hop``); ``triples`` (the evidence pool);
+            ``passages`` (ids, ranked: those of the evidence, then the others retrieved); ``stopped`` (why the loop
+            ended: ``answerable``, ``repeated_query``, ``nothing_new``, ``max_hops`` or ``unreadable``).
+        """
+        evidence, hops, retrieved, stopped = self._gather(question)
+        passages = _ranked(evidence, retrieved)
+        answered = self.cascade(question=question, evidence=evidence, retrieved=passages)
+        return dspy.Prediction(
+            answer=answered.answer,
+            level=answered.level,
+            thought=answered.thought,
+            citations=self._cite(evidence, answered),
+            hops=hops,
+            triples=evidence.triples,
+            passages=passages,
+            stopped=stopped,
+        )
+
+    def _gather(self, question: str) -> tuple[Evidence, list[Hop], list[list[str]], str]:
+        """The iterative construction-integration loop. It always ends: at L hops at the latest."""
+        evidence = Evidence()
+        hops: list[Hop] = []
+        retrieved: list[list[str]] = []
+        shown: set[Triple] = set()
+        asked = {match_key(question)}
+        query = question
+        while True:
+            built = self.construct(query=query, exclude=evidence.triples)
+            retrieved.append(built.passages)
+            if shown.issuperset(built.candidates):
+                return evidence, hops, retrieved, "nothing_new"
+            shown.update(built.candidates)
+            step = self.integration(question=question, query=query, candidates=built.candidates, hops=hops)
+            evidence.add(step.core)
+            hops.append(
+                Hop(
+                    query=query,
+                    passage_ids=tuple(built.passages),
+                    candidates=tuple(built.candidates),
+                    thought=step.thought,
+                    core=tuple(step.core),
+                    next_query=step.next_query,
+                    error=step.error,
+                )
+            )
+            query = step.next_query
+            if step.error:
+                return evidence, hops, retrieved, "unreadable"
+            if not query:
+                return evidence, hops, retrieved, "answerable"
+            if match_key(query) in asked:
+                return evidence, hops, retrieved, "repeated_query"
+            if len(hops) == self.max_hops:
+                return evidence, hops, retrieved, "max_hops"
+            asked.add(match_key(query))
+
+    def _cite(self, evidence: Evidence, answered: dspy.Prediction) -> list[Citation]:
+        """The evidence's sentences; at the passage level, also those that hold the answer."""
+        context = self.index.passages(list(dict.fromkeys([*answered.context, *evidence.passage_ids()])))
+        citations = list(evidence.cite(context))
+        if answered.level in ("passages", "default"):
+            citations += cite_answer(answered.answer, list(context.values()))
+        return list(dict.fromkeys(citations))
+
+
+def _ranked(evidence: Evidence, retrieved: Sequence[Sequence[str]]) -> list[str]:
+    """Evidence passages in order of arrival, then the others by their best rank in any hop, earlier hops first."""
+    places = sorted((rank, hop, passage) for hop, ids in enumerate(retrieved) for rank, passage in enumerate(ids))
+    return list(dict.fromkeys([*evidence.passage_ids(), *(passage for _, _, passage in places)]))

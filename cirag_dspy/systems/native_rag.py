@@ -1,0 +1,41 @@
+"""Plain RAG: retrieve once, read once. The baseline that every other system has to beat."""
+
+from __future__ import annotations
+
+import dspy
+
+from cirag_dspy.modules.reader import Reader, cite_answer
+from cirag_dspy.modules.search import SearchIndex
+from cirag_dspy.schema import Hop
+
+
+class NativeRAG(dspy.Module):
+    """Reads the answer from the top passages of the question.
+
+    Args:
+        index: What is searched.
+        k: Passages retrieved and read.
+    """
+
+    def __init__(self, index: SearchIndex, *, k: int = 5) -> None:
+        super().__init__()
+        if k < 1:
+            raise ValueError(f"k must be at least 1, not {k}")
+        self.index = index
+        self.k = k
+        self.reader = Reader()
+
+    def forward(self, question: str) -> dspy.Prediction:
+        """A prediction with ``answer``, ``level`` (always ``passages``), ``citations`` (sentences with the answer),
+        ``passages`` (ids, best first) and ``hops`` (one).
+        """
+        passages = [hit.passage for hit in self.index.search(question, self.k)]
+        answer = self.reader(question=question, passages=passages).answer if passages else ""
+        ids = tuple(passage.id for passage in passages)
+        return dspy.Prediction(
+            answer=answer,
+            level="passages",
+            citations=cite_answer(answer, passages),
+            passages=list(ids),
+            hops=[Hop(question, ids, (), "", (), "")],
+        )
