@@ -1,0 +1,85 @@
+"""``cirag-dspy ask``: one answer over an index, with the sentences it rests on."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cirag_dspy.cli import common
+from cirag_dspy.errors import RunError
+
+
+def ask(
+    question: Annotated[str, typer.Argument(help="The question.")],
+    index: Annotated[Path, typer.Option(help="Index folder made by `cirag-dspy index`.")],
+    system: Annotated[str, typer.Option(help="cirag or native_rag.")] = "cirag",
+    lm: common.LM = "embedded",
+    api_base: common.ApiBase = None,
+    max_tokens: common.MaxTokens = 512,
+    tries: common.Tries = 4,
+    no_cache: common.NoCache = False,
+    k: Annotated[int | None, typer.Option("-k", min=1, help="Passages per search.")] = None,
+    n: Annotated[int | None, typer.Option("-n", min=1, help="Candidate triples per hop.")] = None,
+    max_hops: Annotated[int | None, typer.Option(min=1, help="Hops at most.")] = None,
+    cache_dir: common.CacheDir = None,
+    as_json: common.Json = False,
+    quiet: common.Quiet = False,
+) -> None:
+    """Answer a question and cite the sentences."""
+    if not question.strip():
+        raise RunError("the question is empty")
+    common.prepare(cache_dir)
+    import dspy
+
+    from cirag_dspy.corpus.index import CorpusIndex
+    from cirag_dspy.lms.meter import LMMeter
+    from cirag_dspy.systems import build_system
+
+    with CorpusIndex.open(index) as opened:
+        program = build_system(system, opened, k=k, n=n, max_hops=max_hops)
+        model = common.open_lm(lm, api_base=api_base, max_tokens=max_tokens, tries=tries, cache=not no_cache)
+        meter = LMMeter()
+        with dspy.context(lm=model), meter.context():
+            prediction = program(question=question)
+    if as_json:
+        common.print_json(_as_dict(prediction, meter.snapshot()))
+    else:
+        _show(prediction, meter.snapshot(), quiet)
+    if not prediction.answer:
+        common.say("no answer: the LM's replies could not be read, or the index is empty")
+        raise typer.Exit(1)
+
+
+def _as_dict(prediction: Any, lm: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "answer": prediction.answer,
+        "level": prediction.level,
+        "citations": [dataclasses.asdict(citation) for citation in prediction.citations],
+        "passages": prediction.passages,
+        "hops": [
+            {
+                "query": hop.query,
+                "thought": hop.thought,
+                "core": [triple.text for triple in hop.core],
+                "next_query": hop.next_query,
+            }
+            for hop in prediction.hops
+        ],
+        "lm": lm,
+    }
+
+
+def _show(prediction: Any, lm: dict[str, Any], quiet: bool) -> None:
+    typer.echo(prediction.answer)
+    for number, citation in enumerate(prediction.citations, 1):
+        typer.echo(
+            f"  [{number}] {citation.title}: {citation.text}" if citation.title else f"  [{number}] {citation.text}"
+        )
+    common.say(
+        f"{prediction.level} level, {len(prediction.hops)} hop(s), {lm['calls']} LM calls ({lm['cached']} cached), "
+        f"{lm['prompt_tokens']} + {lm['completion_tokens']} tokens",
+        quiet,
+    )

@@ -1,0 +1,129 @@
+"""What the commands share: their common options, progress, quiet logs, and the way to an LM."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    import dspy
+
+    from cirag_dspy.corpus.index import CorpusIndex
+
+LM = Annotated[
+    str,
+    typer.Option(
+        "--lm",
+        help="embedded, local/MODEL[+ADAPTER], or any DSPy LM such as openai/gpt-4o-mini.",
+        rich_help_panel="LM",
+    ),
+]
+ApiBase = Annotated[str | None, typer.Option(help="Address of an OpenAI-compatible server.", rich_help_panel="LM")]
+MaxTokens = Annotated[int, typer.Option(min=16, help="Tokens an LM reply may have.", rich_help_panel="LM")]
+Tries = Annotated[int, typer.Option(min=1, help="Requests for one LM call at most.", rich_help_panel="LM")]
+NoCache = Annotated[bool, typer.Option("--no-cache", help="Do not use DSPy's response cache.", rich_help_panel="LM")]
+EmbedderName = Annotated[
+    str,
+    typer.Option("--embedder", help="embedded, or any sentence-transformers model (folder or hub id)."),
+]
+Threads = Annotated[int, typer.Option(min=1, help="LM calls or questions at a time.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the LM calls and tokens it would cost, and stop.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+CacheDir = Annotated[
+    Path | None,
+    typer.Option(help="Where converted weights and indexes of benchmarks are kept [env: CIRAG_DSPY_CACHE]."),
+]
+
+# English prose has about this many characters a token; exact counts would need the LM's own tokenizer.
+CHARACTERS_PER_TOKEN = 4
+
+
+def prepare(cache_dir: Path | None = None) -> None:
+    """Set the process up: where caches go, and no chatter of libraries on the terminal."""
+    if cache_dir is not None:
+        os.environ["CIRAG_DSPY_CACHE"] = str(cache_dir)
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    for name in ("dspy", "LiteLLM", "httpx", "transformers", "sentence_transformers"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+
+
+def open_lm(
+    spec: str, *, api_base: str | None = None, max_tokens: int = 512, tries: int = 4, cache: bool = True
+) -> dspy.LM:
+    """The LM of a command."""
+    from cirag_dspy.lms import load_lm
+
+    options: dict[str, Any] = {"api_base": api_base} if api_base else {}
+    return load_lm(spec, max_tokens=max_tokens, num_retries=tries - 1, cache=cache, **options)
+
+
+@contextmanager
+def progress(total: int, unit: str, quiet: bool) -> Iterator[Callable[[int], None]]:
+    """A progress bar on stderr, off when that is no terminal; yields a function that moves it on."""
+    from tqdm import tqdm
+
+    with tqdm(total=total, unit=unit, file=sys.stderr, disable=True if quiet else None, dynamic_ncols=True) as bar:
+        yield lambda n: bar.update(n) and None
+
+
+def say(message: str, quiet: bool = False) -> None:
+    """A line for the person at the terminal: on stderr, never mixed with results."""
+    if not quiet:
+        typer.echo(message, err=True)
+
+
+def print_json(value: Mapping[str, Any]) -> None:
+    """A result as JSON on stdout."""
+    import json
+
+    typer.echo(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def tokens(characters: int) -> int:
+    """About how many tokens a prompt of so many characters has."""
+    return round(characters / CHARACTERS_PER_TOKEN)
+
+
+def extract_corpus(
+    index: CorpusIndex, lm: dspy.LM, *, calls: str, threads: int, limit: int | None, quiet: bool
+) -> list[dict[str, str]]:
+    """Extract the triples of every passage that has none yet, failed ones again; returns those that failed now."""
+    import dspy
+
+    from cirag_dspy.modules.extract import Extract, extract_missing
+
+    passages = index.pending()[:limit]
+    failures: list[dict[str, str]] = []
+    with progress(len(passages), "passage", quiet) as advance, dspy.context(lm=lm):
+
+        def on_done(passage: Any, extraction: Any) -> None:
+            advance(1)
+            if extraction.state == "failed":
+                failures.append({"id": passage.id, "title": passage.title, "error": extraction.error})
+
+        try:
+            extract = Extract(calls)  # type: ignore[arg-type]
+            extract_missing(index, extract, passages, threads=threads, retry_failed=True, on_done=on_done)
+        finally:
+            index.embed_triples()
+            index.flush()
+    return failures
+
+
+def list_failures(failures: list[dict[str, str]], what: str) -> None:
+    """The failures of a command on stderr, the first ten by name."""
+    for failure in failures[:10]:
+        say(f"failed: {failure.get('title') or failure['id']}: {failure['error']}")
+    if len(failures) > 10:
+        say(f"... and {len(failures) - 10} more")
+    if failures:
+        say(f"{len(failures)} {what} failed; the next run tries them again")

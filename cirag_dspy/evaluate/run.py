@@ -1,0 +1,261 @@
+"""One evaluation run: a system over questions, a line of JSON for each as it finishes, resumable, then a summary."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import dspy
+
+from cirag_dspy.errors import RunError
+from cirag_dspy.evaluate.metrics import answer_scores
+from cirag_dspy.evaluate.retrieval import all_recall_at, recall_at
+from cirag_dspy.lms.meter import LMMeter
+from cirag_dspy.modules.extract import FATAL
+from cirag_dspy.modules.threads import each_in_threads
+from cirag_dspy.text import one_line
+
+Row = dict[str, Any]
+
+RECALL_AT = (2, 5, 10)
+KEPT_PASSAGES = 20
+
+
+class RunFolder:
+    """Where a run is kept: ``manifest.json`` (all that its numbers depend on), ``questions.jsonl`` (a row a question)
+    and ``results.json`` (the summary). Rows are appended and flushed, so a kill loses only what was in flight.
+    """
+
+    # What may differ between the parts of one run: none of it changes an answer.
+    FREE = ("machine", "versions", "threads", "started")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.rows_file = path / "questions.jsonl"
+
+    def start(self, manifest: Mapping[str, Any], *, resume: bool) -> dict[str, Row]:
+        """Claim the folder for a run and return the rows it has already, by question id, failed ones left out.
+
+        Raises:
+            RunError: The folder can't be written, holds a run and ``resume`` is off, or holds one of other settings.
+        """
+        manifest_file = self.path / "manifest.json"
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            if self.rows_file.exists() and not resume:
+                raise RunError(
+                    f"{self.path} already holds a run; add --resume to go on with it, or choose another --out"
+                )
+            if resume and manifest_file.exists():
+                self._check_same(json.loads(manifest_file.read_text(encoding="utf-8")), manifest)
+            write_json(manifest_file, manifest)
+        except OSError as error:
+            raise RunError(f"{self.path} can't be written: {error.strerror}; choose another --out") from None
+        return {row["id"]: row for row in self.rows() if not row["error"]}
+
+    def _check_same(self, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+        was, is_ = (json.loads(json.dumps(manifest)) for manifest in (before, now))
+        changed = sorted(
+            key for key in was.keys() | is_.keys() if key not in self.FREE and was.get(key) != is_.get(key)
+        )
+        if changed:
+            details = "; ".join(f"{key}: {was.get(key)} -> {is_.get(key)}" for key in changed)
+            raise RunError(f"{self.path} holds a run of other settings ({details[:600]}); choose another --out")
+
+    def rows(self) -> list[Row]:
+        """The last row of each question, in order of first arrival; a torn last line is passed over."""
+        rows: dict[str, Row] = {}
+        if self.rows_file.exists():
+            for line in self.rows_file.read_text(encoding="utf-8", errors="replace").splitlines():
+                try:
+                    row = json.loads(line)
+                except ValueError:
+                    continue
+                rows[row["id"]] = row
+        return list(rows.values())
+
+    @contextmanager
+    def writer(self) -> Iterator[Callable[[Row], None]]:
+        """A function that appends a row and flushes it."""
+        with self.rows_file.open("a+", encoding="utf-8") as file:
+            # After a kill the file may end within a line; what follows must not be glued to it.
+            file.seek(0, os.SEEK_END)
+            if file.tell():
+                with self.rows_file.open("rb") as tail:
+                    tail.seek(-1, os.SEEK_END)
+                    torn = tail.read(1) != b"\n"
+                if torn:
+                    file.write("\n")
+
+            def write(row: Row) -> None:
+                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+                file.flush()
+
+            yield write
+
+
+def run(
+    system: Any,
+    examples: Sequence[dspy.Example],
+    folder: RunFolder,
+    manifest: Mapping[str, Any],
+    *,
+    threads: int = 1,
+    resume: bool = False,
+    on_row: Callable[[Row], None] = lambda row: None,
+) -> dict[str, Any]:
+    """Ask ``system`` every question and score it; returns the summary, also written to ``results.json``.
+
+    A question that raises is a row with an ``error``: counted apart from wrong answers, scored 0 as the official
+    scripts score a missing answer, and asked again by ``resume``.
+
+    Args:
+        system: Called with ``question``.
+        examples: Questions as ``cirag_dspy.benchmarks`` makes them.
+        folder: Where to keep the run.
+        manifest: What the numbers depend on; ``resume`` refuses a folder with another one.
+        threads: Questions at a time.
+        resume: Go on with a run that was interrupted.
+        on_row: Called with each row as it is written.
+
+    Raises:
+        RunError: No questions, or the folder belongs to another run.
+        dspy.utils.exceptions.LMError: No LM call can succeed (key, billing or configuration); rows so far are kept.
+    """
+    if not examples:
+        raise RunError("no examples to evaluate")
+    done = folder.start(manifest, resume=resume)
+    todo = [example for example in examples if example.id not in done]
+    with folder.writer() as write:
+        for _, row in each_in_threads(lambda example: answer_one(system, example), todo, threads):
+            write(row)
+            on_row(row)
+    wanted = {example.id for example in examples}
+    summary = summarise([row for row in folder.rows() if row["id"] in wanted])
+    write_json(folder.path / "results.json", {"summary": summary, "manifest": dict(manifest)})
+    return summary
+
+
+def answer_one(system: Any, example: dspy.Example) -> Row:
+    """Ask one question; the row holds its answer, scores, cost and trajectory, or its error."""
+    meter = LMMeter()
+    started = time.perf_counter()
+    prediction, error = dspy.Prediction(), ""
+    try:
+        with meter.context():
+            prediction = system(question=example.question)
+    except FATAL:
+        raise
+    except Exception as exception:  # any fault of one question must not cost the others
+        error = one_line(f"{type(exception).__name__}: {exception}")[:500]
+    seconds = time.perf_counter() - started
+    answer = prediction.get("answer") or ""
+    passages = list(prediction.get("passages") or [])
+    scores = answer_scores(example.dataset, answer, example) if not error else {"em": 0.0, "f1": 0.0}
+    gold = list(example.gold_passages)
+    return {
+        "id": example.id,
+        "question": example.question,
+        "type": example.get("type"),
+        "gold": list(example.answers),
+        "answer": answer,
+        "level": prediction.get("level"),
+        "em": float(scores["em"]),
+        "f1": float(scores["f1"]),
+        "recall": {str(k): value for k, value in recall_at(passages, gold, RECALL_AT).items()} if gold else {},
+        "all_recall": {str(k): value for k, value in all_recall_at(passages, gold, RECALL_AT).items()} if gold else {},
+        "gold_passages": gold,
+        "passages": passages[:KEPT_PASSAGES],
+        "citations": [
+            {"title": c.title, "sentence": c.sentence, "text": c.text, "passage_id": c.passage_id}
+            for c in prediction.get("citations") or []
+        ],
+        "hops": [
+            {
+                "query": hop.query,
+                "candidates": len(hop.candidates),
+                "thought": hop.thought,
+                "core": [triple.text for triple in hop.core],
+                "next_query": hop.next_query,
+                "error": hop.error,
+            }
+            for hop in prediction.get("hops") or []
+        ],
+        "stopped": prediction.get("stopped"),
+        "lm": meter.snapshot(),
+        "seconds": round(seconds, 3),
+        "error": error,
+    }
+
+
+def summarise(rows: Sequence[Row]) -> dict[str, Any]:
+    """Means over all rows (a failed question scores 0), levels with their own scores, and what it cost."""
+    n = len(rows)
+    if not n:
+        return {"n": 0}
+    answered = [row for row in rows if not row["error"]]
+    with_gold = [row for row in rows if row["gold_passages"]]
+    totals = {
+        key: sum(row["lm"].get(key, 0) for row in rows)
+        for key in ("calls", "cached", "failed", "prompt_tokens", "completion_tokens")
+    }
+    seconds = sorted(row["seconds"] for row in rows)
+    return {
+        "n": n,
+        "errors": n - len(answered),
+        "refusals": sum(not row["answer"] for row in answered),
+        "em": _mean([row["em"] for row in rows]),
+        "f1": _mean([row["f1"] for row in rows]),
+        "recall": {f"@{k}": _mean([row["recall"][str(k)] for row in with_gold]) for k in RECALL_AT if with_gold},
+        "all_recall": {
+            f"@{k}": _mean([row["all_recall"][str(k)] for row in with_gold]) for k in RECALL_AT if with_gold
+        },
+        "questions_with_gold_passages": len(with_gold),
+        "levels": _by(answered, "level"),
+        "types": _by(rows, "type"),
+        "stopped": {key: sum(row["stopped"] == key for row in answered) for key in _values(answered, "stopped")},
+        "hops": _mean([float(len(row["hops"])) for row in answered]),
+        "unreadable_hops": sum(bool(hop["error"]) for row in answered for hop in row["hops"]),
+        "lm": totals,
+        "lm_per_question": {key: round(value / n, 2) for key, value in totals.items()},
+        "lm_by_module": _modules(rows),
+        "seconds_per_question": {"mean": round(sum(seconds) / n, 3), "median": round(seconds[n // 2], 3)},
+    }
+
+
+def _mean(values: Sequence[float]) -> float:
+    return round(sum(values) / len(values), 4) if values else 0.0
+
+
+def _values(rows: Sequence[Row], key: str) -> list[str]:
+    return sorted({row[key] for row in rows if row[key]})
+
+
+def _by(rows: Sequence[Row], key: str) -> dict[str, Any]:
+    groups = {value: [row for row in rows if row[key] == value] for value in _values(rows, key)}
+    return {
+        value: {"n": len(group), "em": _mean([row["em"] for row in group]), "f1": _mean([row["f1"] for row in group])}
+        for value, group in groups.items()
+    }
+
+
+def _modules(rows: Sequence[Row]) -> dict[str, dict[str, int]]:
+    total: dict[str, dict[str, int]] = {}
+    for row in rows:
+        for module, counts in row["lm"].get("by_module", {}).items():
+            kept = total.setdefault(module, dict.fromkeys(counts, 0))
+            for key, value in counts.items():
+                kept[key] = kept.get(key, 0) + value
+    return total
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write JSON to a file, whole or not at all."""
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(value, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+    part.replace(path)

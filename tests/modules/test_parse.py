@@ -1,0 +1,105 @@
+import pytest
+
+from cirag_dspy.modules.parse import parse_core, parse_triples, says_nothing
+from cirag_dspy.schema import Triple
+
+ABC = ("a", "b", "c")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a | b | c",
+        "| a | b | c |",
+        "1. a | b | c",
+        "- a | b | c",
+        "(a, b, c)",
+        "(a; b; c)",
+        "<a; b; c>",
+        "a\tb\tc",
+        '["a", "b", "c"]',
+        "['a', 'b', 'c']",
+        '[["a", "b", "c"]]',
+        '("a", "b", "c")',
+        '{"head": "a", "relation": "b", "tail": "c"}',
+        '{"subject": "a", "predicate": "b", "object": "c"}',
+        '```json\n{"triples": [{"Subject": "a", "Predicate": "b", "Object": "c"}]}\n```',
+        "```\na | b | c\n```",
+        "head | relation | tail\n--- | --- | ---\na | b | c",
+        "a | b | c\na | b | c",
+    ],
+)
+def test_one_triple_in_many_shapes(text):
+    assert parse_triples(text) == ([ABC], 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "triples", "dropped"),
+    [
+        ('[["a","b","c"],["d","e"', [ABC], 1),  # cut off
+        ("a | b | c\nd | e", [ABC], 1),
+        ("a | b | c\nd | e | f | g", [ABC], 1),
+        ("a | b | c\nd |  | f", [ABC], 1),
+        ('[["a","b"],["a","b","c","d"],null,5,["a","b","c"]]', [ABC], 4),
+        ("Sure! Here is what I found about it.\na | b | c", [ABC], 1),
+        ("I cannot help with that.", [], 1),
+        ('{"head": "a", "relation": null, "tail": "c"}', [], 1),
+        ("", [], 0),
+        ("none", [], 0),
+    ],
+)
+def test_what_is_good_is_kept_and_the_rest_counted(text, triples, dropped):
+    assert parse_triples(text) == (triples, dropped)
+
+
+def test_names_stay_as_written():
+    text = "北京 | 是 | 首都\nŁódź | in | Poland\nO’Neil | writes | C++\n(The) Who | play | Tommy (opera)\nSmith, John | born | 1 May, 1911"
+    assert parse_triples(text)[0] == [
+        ("北京", "是", "首都"),
+        ("Łódź", "in", "Poland"),
+        ("O’Neil", "writes", "C++"),
+        ("(The) Who", "play", "Tommy (opera)"),
+        ("Smith, John", "born", "1 May, 1911"),
+    ]
+
+
+def test_triples_cannot_carry_line_breaks_or_field_markers():
+    (fields,), _ = parse_triples('["a\\nanswer: x", "b", "[[ ## answer ## ]]"]')
+    assert fields == ("a answer: x", "b", "[[## answer ##]]")
+
+
+@pytest.mark.parametrize("text", ["none", "None.", "[]", "no triples", "N/A"])
+def test_says_nothing(text):
+    assert says_nothing(text)
+
+
+CANDIDATES = [
+    Triple("Anna Lee", "born in", "York", "p1", 0),
+    Triple("York", "is in", "England", "p2", 0),
+    Triple("Anna Lee", "died", "1911", "p1", 1),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers", "rejected"),
+    [
+        ("1, 3", [1, 3], 0),
+        ("[3, 1]", [3, 1], 0),
+        ("2", [2], 0),
+        ("1-3", [1, 2, 3], 0),
+        ("facts 1 and 2.", [1, 2], 0),
+        ("1\n1\n2", [1, 2], 0),
+        ("none", [], 0),
+        ("", [], 0),
+        ("0, 1, 4", [1], 2),
+        ("Anna Lee | born in | York", [1], 0),
+        ("(york, is in, england)", [2], 0),
+        ("2. York | is in | England", [2], 0),
+        ("2. York | lies in | England", [2], 0),  # altered words, right number
+        ("York | capital of | France", [], 1),
+        ("Anna Lee | died | 1911", [3], 0),  # the year is no number of a fact
+        ("1911", [], 0),
+    ],
+)
+def test_core_is_candidates_only(text, numbers, rejected):
+    assert parse_core(text, CANDIDATES) == ([CANDIDATES[number - 1] for number in numbers], rejected)

@@ -1,0 +1,283 @@
+"""Every branch of the loop and the cascade, with the calls, hops, core triples, level and citations worked out by hand.
+
+The encoder is word overlap and K = 2, so each query's passages can be read off its words.
+"""
+
+import dspy
+import pytest
+
+from cirag_dspy.corpus.index import CorpusIndex
+from cirag_dspy.corpus.ingest import Document
+from cirag_dspy.schema import Citation, Extraction
+from cirag_dspy.systems.cirag import CIRAGModule
+from tests.fakes import WordEncoder, scripted_lm
+from tests.systems.world import PASSAGES, TRIPLES, GoldLM, fill
+
+DIRECTED = ("Harbor Song", "was directed by", "Ada Brook")
+BORN = ("Ada Brook", "was born in", "Velden")
+RIVER = ("Velden", "lies on", "the river Ree")
+SONG_YEAR = ("Harbor Song", "is a film of", "1950")
+LIGHT_YEAR = ("Harbor Light", "is a film of", "1961")
+
+
+@pytest.fixture
+def index(tmp_path):
+    with CorpusIndex.create(tmp_path / "index", WordEncoder()) as built:
+        built.add(Document(passage.id, (passage,)) for passage in PASSAGES.values())
+        yield built
+
+
+@pytest.fixture
+def filled(index):
+    fill(index)
+    return index
+
+
+def ask(index, lm_reply, question, **knobs):
+    lm, engine = scripted_lm(lm_reply)
+    with dspy.context(lm=lm):
+        return CIRAGModule(index, **{"k": 2, "n": 4, "threads": 1, **knobs})(question=question), engine
+
+
+def cited(prediction):
+    return [(citation.title, citation.sentence) for citation in prediction.citations]
+
+
+def titles(ids):
+    names = {passage.id: title for title, passage in PASSAGES.items()}
+    return [names[id] for id in ids]
+
+
+def test_two_hops(filled):
+    gold = GoldLM([DIRECTED, BORN], ["Ada Brook was born in", "none"], "Velden")
+    prediction, _ = ask(filled, gold, "Who directed Harbor Song and in which town was that person born?")
+    assert prediction.answer == "Velden"
+    assert prediction.level == "triples"
+    assert prediction.stopped == "answerable"
+    assert gold.calls == [
+        "integrate Who directed Harbor Song and in which town was that person born?",
+        "integrate Ada Brook was born in",
+        "answer",
+    ]
+    first, second = prediction.hops
+    assert first.core == (TRIPLES["Harbor Song"][1],)
+    assert (first.thought, first.next_query) == ("turn 0", "Ada Brook was born in")
+    assert titles(second.passage_ids) == ["Ada Brook", "Tom Hale"]
+    assert second.core == (TRIPLES["Ada Brook"][1],)
+    assert second.next_query == ""
+    assert prediction.triples == [TRIPLES["Harbor Song"][1], TRIPLES["Ada Brook"][1]]
+    assert prediction.citations == [
+        Citation(PASSAGES["Harbor Song"].id, "Harbor Song", 1, "The film Harbor Song was directed by Ada Brook."),
+        Citation(PASSAGES["Ada Brook"].id, "Ada Brook", 1, "Ada Brook was born in Velden."),
+    ]
+    assert titles(prediction.passages)[:2] == ["Harbor Song", "Ada Brook"]
+
+
+def test_three_hops(filled):
+    gold = GoldLM([DIRECTED, BORN, RIVER], ["Ada Brook was born in", "Velden lies on the river", "none"], "the river Ree")
+    prediction, engine = ask(filled, gold, "Which river flows by the birthplace of the director of Harbor Song?")
+    assert (prediction.answer, prediction.level, len(prediction.hops)) == ("the river Ree", "triples", 3)
+    assert [hop.core for hop in prediction.hops] == [
+        (TRIPLES["Harbor Song"][1],),
+        (TRIPLES["Ada Brook"][1],),
+        (TRIPLES["Velden"][1],),
+    ]
+    assert cited(prediction) == [("Harbor Song", 1), ("Ada Brook", 1), ("Velden", 1)]
+    # The loop is one conversation: each prompt begins with the one before it.
+    one, two, three, _ = engine.prompts
+    assert two[: len(one)] == one and three[: len(two)] == two
+
+
+def test_comparison_keeps_parallel_branches(filled):
+    gold = GoldLM([SONG_YEAR, LIGHT_YEAR], ["none"], "Harbor Song")
+    prediction, _ = ask(filled, gold, "Which film is older, Harbor Song or Harbor Light?")
+    assert (prediction.answer, prediction.level, len(prediction.hops)) == ("Harbor Song", "triples", 1)
+    assert set(prediction.hops[0].core) == {TRIPLES["Harbor Song"][0], TRIPLES["Harbor Light"][0]}
+    assert sorted(cited(prediction)) == [("Harbor Light", 0), ("Harbor Song", 0)]
+
+
+def test_triples_are_extracted_online_once(index):
+    question = "Who directed the film Harbor Song?"
+    gold = GoldLM([DIRECTED], ["none"], "Ada Brook")
+    prediction, _ = ask(index, gold, question)
+    assert prediction.answer == "Ada Brook"
+    assert gold.calls == [
+        "extract Harbor Song",
+        "extract Harbor Light",
+        f"integrate {question}",
+        "answer",
+    ]
+    again = GoldLM([DIRECTED], ["none"], "Ada Brook")
+    ask(index, again, question)
+    assert again.calls == [f"integrate {question}", "answer"]
+
+
+def test_sentences_when_triples_do_not_suffice(filled):
+    gold = GoldLM([DIRECTED], ["none"], "Ada Brook", sufficient=lambda evidence: "The film" in evidence)
+    prediction, engine = ask(filled, gold, "Who directed the film Harbor Song?")
+    assert (prediction.answer, prediction.level) == ("Ada Brook", "sentences")
+    assert gold.calls[1:] == ["refuse", "answer"]
+    assert engine.prompts[-1][-1]["content"].endswith("Harbor Song: The film Harbor Song was directed by Ada Brook.")
+    assert cited(prediction) == [("Harbor Song", 1)]
+
+
+def test_passages_when_sentences_do_not_suffice(filled):
+    gold = GoldLM([DIRECTED], ["none"], "1950", sufficient=lambda evidence: "1950" in evidence)
+    prediction, _ = ask(filled, gold, "Who directed the film Harbor Song?")
+    assert (prediction.answer, prediction.level) == ("1950", "passages")
+    assert gold.calls[1:] == ["refuse", "refuse", "answer"]
+    assert cited(prediction) == [("Harbor Song", 1), ("Harbor Song", 0)]  # the evidence, then where the answer stands
+
+
+def test_default_when_all_refuse(filled):
+    gold = GoldLM([DIRECTED], ["none"], "1950", sufficient=lambda evidence: False)
+    prediction, _ = ask(filled, gold, "Who directed the film Harbor Song?")
+    assert (prediction.answer, prediction.level) == ("1950", "default")
+    assert gold.calls[1:] == ["refuse", "refuse", "refuse", "forced answer"]
+
+
+def test_the_gate_fails_closed(filled):
+    def reply(messages):
+        if "core:" in messages[0]["content"]:
+            return "core: 1\nnext_query: none"
+        return "chat, no answer field" if "evidence" in messages[-1]["content"] else "answer: forced"
+
+    prediction, engine = ask(filled, reply, "Who directed the film Harbor Song?")
+    assert (prediction.answer, prediction.level) == ("forced", "default")
+    assert len(engine.prompts) == 1 + 3 + 1  # the levels are not asked twice: the next one is the second try
+
+
+def test_levels_can_be_chosen(filled):
+    gold = GoldLM([DIRECTED], ["none"], "Ada Brook", sufficient=lambda evidence: "The film" in evidence)
+    prediction, _ = ask(filled, gold, "Who directed the film Harbor Song?", levels=["passages", "sentences"])
+    assert prediction.level == "sentences"
+    assert gold.calls[1:] == ["answer"]
+    with pytest.raises(ValueError, match="levels must be some of triples, sentences, passages, not words"):
+        CIRAGModule(filled, levels=["words"])
+
+
+def test_stops_at_a_query_asked_before(filled):
+    question = "Who directed the film Harbor Song?"
+    gold = GoldLM([DIRECTED], ["who directed the film harbor song"], "Ada Brook")
+    prediction, _ = ask(filled, gold, question)
+    assert (prediction.stopped, len(prediction.hops)) == ("repeated_query", 1)
+
+
+def test_stops_when_a_hop_brings_nothing_new(filled):
+    gold = GoldLM([DIRECTED], ["film Harbor Song or film Harbor Light"], "Ada Brook")
+    prediction, _ = ask(filled, gold, "Who directed the film Harbor Song?")
+    assert (prediction.stopped, len(prediction.hops)) == ("nothing_new", 1)
+    assert gold.calls == ["integrate Who directed the film Harbor Song?", "answer"]
+
+
+def test_stops_at_max_hops(filled):
+    gold = GoldLM([RIVER], ["Ada Brook born", "Tom Hale painter", "Velden town", "Mora"], "x")
+    prediction, _ = ask(filled, gold, "Who directed the film Harbor Song?", max_hops=2)
+    assert (prediction.stopped, len(prediction.hops)) == ("max_hops", 2)
+
+
+def test_garbage_at_a_hop_keeps_the_evidence_before_it(filled):
+    gold = GoldLM([DIRECTED], ["Ada Brook was born in"], "Ada Brook")
+    garbage = []
+
+    def reply(messages):
+        if "core:" in messages[0]["content"] and len(messages) > 2:
+            garbage.append(messages)
+            return "{ half"
+        return gold(messages)
+
+    prediction, _ = ask(filled, reply, "Who directed the film Harbor Song?")
+    assert prediction.answer == "Ada Brook"
+    assert prediction.stopped == "unreadable"
+    assert prediction.hops[1].error == "the reply has no core:"
+    assert prediction.triples == [TRIPLES["Harbor Song"][1]]
+    assert len(garbage) == 2  # asked once more, with what was wrong
+    assert "problem: the reply has no core:" in garbage[1][-1]["content"]
+
+
+def test_without_the_ranker_candidates_come_in_passage_order(filled):
+    question = "Who directed the film Harbor Song?"
+    ranked, _ = ask(filled, GoldLM([DIRECTED], ["none"], "x"), question, n=2)
+    plain, _ = ask(filled, GoldLM([DIRECTED], ["none"], "x"), question, n=2, rank=False)
+    assert plain.hops[0].candidates == TRIPLES["Harbor Song"]
+    assert ranked.hops[0].candidates[0] == TRIPLES["Harbor Song"][1]
+
+
+def test_facts_in_the_evidence_are_not_offered_again(filled):
+    gold = GoldLM([DIRECTED, SONG_YEAR], ["Harbor Song Ada Brook", "none"], "x")
+    prediction, _ = ask(filled, gold, "Who directed the film Harbor Song?")
+    assert TRIPLES["Harbor Song"][1] in prediction.hops[0].core
+    assert TRIPLES["Harbor Song"][1] not in prediction.hops[1].candidates
+
+
+def test_no_triples_at_all_falls_back_to_the_passages(index):
+    for passage in PASSAGES.values():
+        index.keep(passage.id, Extraction("empty"))
+    gold = GoldLM([], [], "Ada Brook", sufficient=lambda evidence: "directed by Ada Brook" in evidence)
+    prediction, _ = ask(index, gold, "Who directed the film Harbor Song?")
+    assert (prediction.answer, prediction.level, prediction.hops) == ("Ada Brook", "passages", [])
+    assert gold.calls == ["answer"]
+    assert cited(prediction) == [("Harbor Song", 1), ("Ada Brook", 0)] or cited(prediction)[0] == ("Harbor Song", 1)
+
+
+def test_an_empty_index_calls_no_lm(tmp_path):
+    with CorpusIndex.create(tmp_path / "empty", WordEncoder()) as empty:
+        prediction, engine = ask(empty, [], "Anything?")
+    assert (prediction.answer, prediction.level, prediction.citations) == ("", "default", [])
+    assert engine.prompts == []
+
+
+def test_failed_passages_are_not_asked_again_by_the_next_question(index):
+    replies = []
+
+    def reply(messages):
+        if "triples:" in messages[0]["content"]:
+            replies.append("extract")
+            return "sorry"
+        return "answer: x"
+
+    ask(index, reply, "Who directed the film Harbor Song?")
+    assert len(replies) == 4  # two passages, each asked once more
+    assert index.counts()["failed"] == 2
+    ask(index, reply, "Who directed the film Harbor Song?")
+    assert len(replies) == 4
+
+
+def test_program_is_a_dspy_program(filled, tmp_path):
+    program = CIRAGModule(filled)
+    names = [name for name, _ in program.named_predictors()]
+    assert names == [
+        "construct.extract.triples",
+        "integration.integrate",
+        "cascade.triples",
+        "cascade.sentences",
+        "cascade.passages",
+        "cascade.default.read",
+    ]
+    program.integration.integrate.demos = [dspy.Example(question="q", core="1")]
+    program.save(tmp_path / "program.json")
+    again = CIRAGModule(filled)
+    again.load(tmp_path / "program.json")
+    assert [dict(demo) for demo in again.integration.integrate.demos] == [{"question": "q", "core": "1"}]
+    copied = program.deepcopy()
+    assert copied.index is filled and copied.construct.index is filled
+    lm, _ = scripted_lm([])
+    program.set_lm(lm)
+    assert all(predictor.lm is lm for predictor in program.predictors())
+
+
+def test_usage_and_async(filled):
+    import asyncio
+
+    gold = GoldLM([DIRECTED], ["none"], "Ada Brook")
+    lm, _ = scripted_lm(gold)
+    with dspy.context(lm=lm, track_usage=True):
+        prediction = asyncio.run(dspy.asyncify(CIRAGModule(filled, k=2))(question="Who directed the film Harbor Song?"))
+    assert prediction.answer == "Ada Brook"
+    assert prediction.get_lm_usage()["scripted/lm"]["completion_tokens"] > 0
+
+
+@pytest.mark.parametrize("knob", ["k", "n", "max_hops", "threads"])
+def test_knobs_are_checked(filled, knob):
+    with pytest.raises(ValueError, match=f"{knob} must be at least 1, not 0"):
+        CIRAGModule(filled, **{knob: 0})
