@@ -1,0 +1,71 @@
+"""Multi-hop question answering over your own corpus: CIRAG as a DSPy program.
+
+    import cirag_dspy
+
+    index = cirag_dspy.CorpusIndex.open("my-index")
+    program = cirag_dspy.CIRAGModule(index)
+    program.set_lm(cirag_dspy.load_lm("embedded"))
+    print(program(question="...").answer)
+
+The names below are loaded on first use, so that importing the package is instant.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cirag_dspy.benchmarks import load_benchmark
+    from cirag_dspy.corpus.embedder import Embedder
+    from cirag_dspy.corpus.index import CorpusIndex
+    from cirag_dspy.corpus.ingest import Document, read_corpus
+    from cirag_dspy.lms import load_lm
+    from cirag_dspy.modules.extract import Extract, extract_missing
+    from cirag_dspy.schema import Citation, Hop, Passage, Triple
+    from cirag_dspy.systems.cirag import CIRAGModule
+    from cirag_dspy.systems.native_rag import NativeRAG
+
+_WHERE = {
+    "CIRAGModule": "cirag_dspy.systems.cirag",
+    "Citation": "cirag_dspy.schema",
+    "CorpusIndex": "cirag_dspy.corpus.index",
+    "Document": "cirag_dspy.corpus.ingest",
+    "Embedder": "cirag_dspy.corpus.embedder",
+    "Extract": "cirag_dspy.modules.extract",
+    "Hop": "cirag_dspy.schema",
+    "NativeRAG": "cirag_dspy.systems.native_rag",
+    "Passage": "cirag_dspy.schema",
+    "Triple": "cirag_dspy.schema",
+    "extract_missing": "cirag_dspy.modules.extract",
+    "load_benchmark": "cirag_dspy.benchmarks",
+    "load_lm": "cirag_dspy.lms",
+    "read_corpus": "cirag_dspy.corpus.ingest",
+}
+
+__all__ = [
+    "CIRAGModule",
+    "Citation",
+    "CorpusIndex",
+    "Document",
+    "Embedder",
+    "Extract",
+    "Hop",
+    "NativeRAG",
+    "Passage",
+    "Triple",
+    "extract_missing",
+    "load_benchmark",
+    "load_lm",
+    "read_corpus",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'cirag_dspy' has no attribute {name!r}")
+    return getattr(import_module(_WHERE[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

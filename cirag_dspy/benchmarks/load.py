@@ -1,0 +1,147 @@
+"""From a data set's name to a ``Benchmark``: find the rows, choose among them, read them, join them to a corpus."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from cirag_dspy.benchmarks.base import Benchmark, assemble
+from cirag_dspy.benchmarks.demo import demo_passages, demo_questions
+from cirag_dspy.benchmarks.layouts import answers_of, is_answerable, parse, row_id
+from cirag_dspy.benchmarks.rows import RawRow
+from cirag_dspy.benchmarks.sources import described, file_rows, find_file, hub_rows, read_aliases, read_corpus
+from cirag_dspy.errors import DataError
+from cirag_dspy.schema import Passage
+
+DATASETS = ("hotpotqa", "2wikimultihopqa", "musique", "nq", "webquestions", "bamboogle", "demo")
+SPLITS = ("train", "dev", "test")
+SETTINGS = ("distractor", "fullwiki")
+
+T = TypeVar("T")
+
+# Data sets that publish labelled questions under "test" only; papers report on those.
+_TEST_FOR_DEV = ("webquestions", "bamboogle")
+
+
+def load_benchmark(
+    name: str,
+    split: str = "dev",
+    *,
+    data_dir: str | Path | None = None,
+    data_file: str | Path | None = None,
+    corpus: str | Path | Sequence[Passage] | None = None,
+    limit: int | None = None,
+    sample_seed: int | None = None,
+    ids: Iterable[str] | None = None,
+    setting: str = "distractor",
+) -> Benchmark:
+    """Questions, gold and corpus of a data set.
+
+    Args:
+        name: One of ``DATASETS``.
+        split: ``train``, ``dev`` or ``test``. WebQuestions and Bamboogle have no dev: theirs is ``test``.
+        data_dir: Folder with the official files, looked for there and in its sub-folder ``name``. Without it and
+            without ``data_file`` the data set is loaded from the Hugging Face hub.
+        data_file: One file in any of the layouts of ``layouts``.
+        corpus: Passages, or a file of ``{title, text}``, to search instead of the questions' own paragraphs.
+        limit: Take only so many questions.
+        sample_seed: With it, ``limit`` takes a random sample (kept in file order), else the first ones.
+        ids: Take only these questions.
+        setting: HotpotQA's ``distractor`` or ``fullwiki``.
+
+    Raises:
+        DataError: A name that is not known, data that cannot be had, a row that is not in its layout, a split without
+            labels, or a choice that leaves no question.
+    """
+    _check(name, split, setting, limit)
+    passages = read_corpus(Path(corpus)) if isinstance(corpus, str | Path) else corpus
+    notes: dict[str, Any] = {"warnings": []}
+    if isinstance(corpus, str | Path):
+        notes["corpus"] = described(Path(corpus))
+    if name == "demo":
+        questions, source = demo_questions(split)
+        chosen = _choose(questions, [question.id for question in questions], "demo", limit, sample_seed, ids)
+        return assemble(name, split, chosen, corpus=passages or demo_passages(), notes=notes, source=source)
+    if name == "hotpotqa":
+        notes["setting"] = setting
+    file = Path(data_file) if data_file is not None else None
+    published = "test" if split == "dev" and name in _TEST_FOR_DEV else split
+    if file is None and data_dir is not None:
+        file = _find(name, split, published, setting, Path(data_dir))
+    rows, source = file_rows(file) if file is not None else hub_rows(name, published, setting)
+    aliases = read_aliases(file.parent) if file is not None and name == "2wikimultihopqa" else {}
+    if name == "2wikimultihopqa" and not any(row.has("answer_id") for row in rows):
+        aliases = {}
+    if name == "2wikimultihopqa":
+        notes["aliases"] = "id_aliases.json" if aliases else "without aliases"
+    if published != split and (file is None or file.stem == published):
+        notes["warnings"].append(f"{name} has no dev split: these are its test questions")
+    numbered = list(zip((row_id(row, f"{name}-{split}-{n}") for n, row in enumerate(rows)), rows, strict=True))
+    answerable = [(id, row) for id, row in numbered if is_answerable(row)]
+    if len(answerable) < len(numbered):
+        notes["skipped_unanswerable"] = len(numbered) - len(answerable)
+    _check_labels(name, split, [row for _, row in answerable], source)
+    chosen_rows = _choose(answerable, [id for id, _ in answerable], source, limit, sample_seed, ids)
+    parsed = [parse(row, id, aliases) for id, row in chosen_rows]
+    return assemble(name, split, parsed, corpus=passages, notes=notes, source=source)
+
+
+def _check(name: str, split: str, setting: str, limit: int | None) -> None:
+    if name not in DATASETS:
+        raise DataError(f"unknown data set {name!r}; known are {', '.join(DATASETS)}")
+    if split not in SPLITS:
+        raise DataError(f"unknown split {split!r}; known are {', '.join(SPLITS)}")
+    if setting not in SETTINGS:
+        raise DataError(f"unknown setting {setting!r}; HotpotQA has {' and '.join(SETTINGS)}")
+    if setting != "distractor" and name != "hotpotqa":
+        raise DataError(f"setting {setting!r} is HotpotQA's; {name} has none")
+    if limit is not None and limit < 1:
+        raise DataError(f"no examples: a limit of {limit} leaves none; give at least 1")
+
+
+def _find(name: str, split: str, published: str, setting: str, folder: Path) -> Path:
+    """The split's file; where a data set has no dev of its own, somebody's ``dev.json`` before its test file."""
+    if not folder.is_dir():
+        raise DataError(f"{folder}: no such folder; give the folder with the official files of {name}")
+    try:
+        return find_file(name, split, setting, folder)
+    except DataError:
+        if published == split:
+            raise
+        return find_file(name, published, setting, folder)
+
+
+def _check_labels(name: str, split: str, rows: Sequence[RawRow], source: str) -> None:
+    if rows and not any(answers_of(row) for row in rows):
+        advice = "; its authors keep the labels back: use dev" if split == "test" else ""
+        raise DataError(f"{name} {split} has no answers, so nothing can be scored ({source}){advice}")
+
+
+def _choose(
+    items: Sequence[T],
+    names: Sequence[str],
+    source: str,
+    limit: int | None,
+    sample_seed: int | None,
+    ids: Iterable[str] | None,
+) -> list[T]:
+    """The items with the wanted ids, then the first ``limit`` of them or a sample, in file order."""
+    chosen = list(items)
+    if ids is not None:
+        wanted = set(ids)
+        unknown = sorted(wanted.difference(names))
+        if unknown:
+            shown = ", ".join(unknown[:5]) + (", ..." if len(unknown) > 5 else "")
+            raise DataError(f"no examples with {len(unknown)} of the {len(wanted)} ids: {shown} ({source})")
+        chosen = [item for item, name in zip(items, names, strict=True) if name in wanted]
+    if limit is not None and limit < len(chosen):
+        if sample_seed is None:
+            chosen = chosen[:limit]
+        else:
+            kept = sorted(random.Random(sample_seed).sample(range(len(chosen)), limit))
+            chosen = [chosen[index] for index in kept]
+    if not chosen:
+        raise DataError(f"no examples in {source}")
+    return chosen

@@ -1,0 +1,141 @@
+"""The SQLite file behind an index: its tables, its connections, its transactions."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cirag_dspy.errors import CorpusIndexError
+
+_SCHEMA = """
+PRAGMA journal_mode = WAL;
+CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS passages (
+  key INTEGER PRIMARY KEY AUTOINCREMENT,  -- the FAISS id; never used twice
+  id TEXT NOT NULL UNIQUE,
+  content TEXT NOT NULL,                  -- hash of title and text: tells whether a given id means the same text
+  title TEXT NOT NULL,
+  sentences TEXT NOT NULL,
+  state TEXT NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'done', 'empty', 'failed')),
+  error TEXT NOT NULL DEFAULT '',
+  dropped INTEGER NOT NULL DEFAULT 0,
+  vector BLOB
+);
+CREATE INDEX IF NOT EXISTS passages_state ON passages (state);
+CREATE INDEX IF NOT EXISTS passages_bare ON passages (key) WHERE vector IS NULL;
+CREATE TABLE IF NOT EXISTS origins (
+  source TEXT NOT NULL,
+  passage INTEGER NOT NULL REFERENCES passages ON DELETE CASCADE,
+  file TEXT,
+  run INTEGER NOT NULL,
+  PRIMARY KEY (source, passage)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS origins_passage ON origins (passage);
+CREATE INDEX IF NOT EXISTS origins_file ON origins (file, run);
+CREATE TABLE IF NOT EXISTS triples (
+  key INTEGER PRIMARY KEY,
+  passage INTEGER NOT NULL REFERENCES passages ON DELETE CASCADE,
+  position INTEGER NOT NULL,
+  sentence INTEGER NOT NULL,
+  head TEXT NOT NULL,
+  relation TEXT NOT NULL,
+  tail TEXT NOT NULL,
+  vector BLOB,
+  UNIQUE (passage, head, relation, tail)
+);
+CREATE INDEX IF NOT EXISTS triples_bare ON triples (key) WHERE vector IS NULL;
+"""
+
+
+class _Connection(sqlite3.Connection):
+    """Weakly referable, so that the connection of a thread ends with the thread."""
+
+
+class Database:
+    """One connection per thread, one writer at a time; a committed transaction survives kill -9.
+
+    Args:
+        path: The file.
+        create: Whether to make it where it is missing.
+        read_only: Whether its folder cannot be written to. Transactions then raise.
+
+    Raises:
+        CorpusIndexError: If the file is missing or is no database of ours.
+    """
+
+    def __init__(self, path: Path, *, create: bool = False, read_only: bool = False) -> None:
+        self.path = path
+        self.read_only = read_only
+        self._local = threading.local()
+        self._connections: weakref.WeakSet[_Connection] = weakref.WeakSet()
+        self._writing = threading.RLock()
+        self.closed = False
+        if not create and not path.is_file():
+            raise CorpusIndexError(f"index {path.parent} has no {path.name}: build it again")
+        try:
+            if create:
+                self.connection.executescript(_SCHEMA)
+            tables = {name for (name,) in self.connection.execute("SELECT name FROM sqlite_master")}
+        except sqlite3.Error as error:
+            self.close()
+            raise CorpusIndexError(f"index {path.parent}: {path.name} is damaged ({error}): build it again") from error
+        if not {"meta", "passages", "origins", "triples"} <= tables:
+            self.close()
+            raise CorpusIndexError(f"index {path.parent}: {path.name} lacks its tables: build it again")
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """The connection of this thread."""
+        if self.closed:
+            raise CorpusIndexError(f"index {self.path.parent} is closed: open it again")
+        connection: _Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            uri = self.path.resolve().as_uri()
+            if self.read_only:
+                wal = self.path.with_name(self.path.name + "-wal")
+                # Without a log to share, SQLite need not create files beside the database.
+                uri += "?mode=ro" if wal.exists() and wal.stat().st_size else "?mode=ro&immutable=1"
+            connection = sqlite3.connect(
+                uri, uri=True, timeout=60, isolation_level=None, check_same_thread=False, factory=_Connection
+            )
+            connection.execute("PRAGMA foreign_keys = ON")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            self._local.connection = connection
+            self._connections.add(connection)
+        return connection
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """All or nothing.
+
+        Raises:
+            CorpusIndexError: If the file cannot be written: read-only folder, full disk, another program at it.
+        """
+        if self.read_only:
+            raise CorpusIndexError(f"index {self.path.parent} cannot be written to: copy it to a folder that can")
+        with self._writing:
+            connection = self.connection
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                yield connection
+                connection.execute("COMMIT")
+            except sqlite3.Error as error:
+                raise CorpusIndexError(f"index {self.path.parent} could not be written: {error}") from error
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
+    def meta(self, key: str) -> str | int | None:
+        """A value of the index as a whole."""
+        row = self.connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        return row[0] if row else None
+
+    def close(self) -> None:
+        """Close the connections of all threads."""
+        self.closed = True
+        for connection in list(self._connections):
+            connection.close()

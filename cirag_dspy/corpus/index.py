@@ -1,0 +1,305 @@
+"""The index that systems search: passages, their triples, and the ranking of triples against a query."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from threading import RLock
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from cirag_dspy.corpus import sources
+from cirag_dspy.corpus.embedder import Embedder, Encoder
+from cirag_dspy.corpus.ingest import Document
+from cirag_dspy.corpus.manifest import NAME, Manifest
+from cirag_dspy.corpus.shelves import Shelves, fact
+from cirag_dspy.corpus.sources import AddReport
+from cirag_dspy.corpus.store import Store
+from cirag_dspy.corpus.vectors import SCORE_DIGITS, VectorIndex
+from cirag_dspy.errors import CorpusIndexError
+from cirag_dspy.schema import Extraction, ExtractionState, Hit, Passage, Triple
+
+# Called with the number of items done and the total, None where that is not known.
+Progress = Callable[[int, int | None], None]
+
+
+class CorpusIndex:
+    """A folder with passages, triples and vectors. Made by `create` or `open`; thread-safe; a deep copy is itself.
+
+    It searches and remembers; it extracts nothing. What another process adds is seen when the index is opened again.
+    """
+
+    def __init__(self, path: Path, store: Store, embedder: Encoder, manifest: Manifest) -> None:
+        self.path = path
+        self.embedder = embedder
+        self._store = store
+        self._manifest = manifest
+        self._verified = False
+        self._changed = False
+        self._vectors: VectorIndex | None = None
+        self._shelves = Shelves(store, self._encode)
+        self._lock = RLock()
+
+    @classmethod
+    def create(cls, path: str | Path, embedder: Encoder) -> CorpusIndex:
+        """A new, empty index in a folder, which is made.
+
+        Raises:
+            CorpusIndexError: If the folder holds an index already or cannot be written to.
+            ModelError: If the embedder's model cannot be had.
+        """
+        path = Path(path)
+        if cls.exists(path):
+            raise CorpusIndexError(f"{path} holds an index already: open it to add to it, or delete the folder")
+        manifest = Manifest.of(embedder)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            store = Store(path / "corpus.sqlite", create=True)
+            if any(store.counts().values()):
+                store.close()
+                raise CorpusIndexError(f"{path} holds passages but no {NAME}: delete the folder, or name another")
+        except OSError as error:
+            raise CorpusIndexError(f"no index can be made at {path}: {error.strerror}: name another folder") from error
+        index = cls(path, store, embedder, manifest)
+        index._verified = index._changed = True
+        index.flush()
+        return index
+
+    @classmethod
+    def open(cls, path: str | Path, embedder: Encoder | None = None) -> CorpusIndex:
+        """The index of a folder, read-only where the folder is.
+
+        Args:
+            path: The folder.
+            embedder: Must be the one it was built with; None makes it from the manifest. Dimension and fingerprint are
+                compared at once if it is loaded already, else when it first encodes.
+
+        Raises:
+            CorpusIndexError: If there is no usable index, or it was built with another embedder.
+        """
+        path = Path(path)
+        manifest = Manifest.read(path)
+        if embedder is None:
+            said = manifest.embedder
+            embedder = Embedder(said["name"], query_prompt=said["query_prompt"], passage_prompt=said["passage_prompt"])
+        manifest.check_name(embedder, path)
+        store = Store(path / "corpus.sqlite", read_only=not os.access(path, os.W_OK))
+        index = cls(path, store, embedder, manifest)
+        if getattr(embedder, "loaded", True):
+            try:
+                index._encoder()
+            except CorpusIndexError:
+                store.close()
+                raise
+        return index
+
+    @staticmethod
+    def exists(path: str | Path) -> bool:
+        """Whether a folder holds an index."""
+        return (Path(path) / NAME).is_file()
+
+    # What a hop needs
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        """Up to ``k`` passages nearest to a query, best first, ties in order of insertion."""
+        found = self._vector_index().search(self._encoder().encode_query(query), k)
+        passages = self._store.passages_by_key([key for key, _ in found])
+        return [Hit(passages[key], score) for key, score in found if key in passages]
+
+    def passages(self, ids: Iterable[str]) -> dict[str, Passage]:
+        """Passages by id, in the order of ``ids``; unknown ids are left out."""
+        return self._store.passages(ids)
+
+    def triples(self, passage_ids: Iterable[str]) -> dict[str, tuple[Triple, ...]]:
+        """The triples of passages, in the order of the ids; unknown ids are left out."""
+        return {id: tuple(shelf) for id, shelf in self._shelves.get(passage_ids).items()}
+
+    def states(self, passage_ids: Iterable[str]) -> dict[str, ExtractionState]:
+        """How far extraction is with passages, in the order of the ids; unknown ids are left out."""
+        return self._store.states(passage_ids)
+
+    def rank(self, query: str, triples: Sequence[Triple], n: int | None = None) -> list[Triple]:
+        """The ``n`` triples nearest to a query (None: all), best first; ties keep their order.
+
+        Vectors that are not stored yet are encoded in one batch and kept.
+        """
+        if not triples or (n is not None and n <= 0):
+            return []
+        scores = np.round(self._shelves.vectors(triples) @ self._encoder().encode_query(query), SCORE_DIGITS)
+        return [triples[i] for i in np.argsort(-scores, kind="stable")[:n]]
+
+    def keep(self, passage_id: str, extraction: Extraction) -> None:
+        """Store the state and the triples of a passage in place of the former ones, at once; vectors come later.
+
+        Raises:
+            CorpusIndexError: If there is no such passage, or the index cannot be written to.
+        """
+        self._shelves.keep(passage_id, extraction)
+        self._changed = True
+
+    # Building
+
+    def add(
+        self, documents: Iterable[Document], *, batch_size: int = 1024, progress: Progress | None = None
+    ) -> AddReport:
+        """Add or update sources: each holds afterwards exactly the passages given for it.
+
+        Streams: at most ``batch_size`` passages (or one document) are in memory, and each batch is committed, so that
+        what a kill leaves undone is taken up by the next ``add``. Passages already there are not encoded again.
+
+        Raises:
+            DataError: If an id or a source stands for two different texts; the batches before stay.
+        """
+        self._encoder()
+        self._changed = True
+        report, run, token = AddReport(), sources.start_run(self._store), self._store.token()
+        files: set[str] = set()
+        seen = 0
+        try:
+            for batch in _batches(documents, batch_size):
+                sources.put(self._store, batch, run, report)
+                self._embed_passages(batch_size)
+                files.update(document.file for document in batch if document.file is not None)
+                seen += sum(len(document.passages) for document in batch)
+                if progress:
+                    progress(seen, None)
+            self._embed_passages(batch_size)
+            for file in sorted(files):
+                report.removed += sources.prune(self._store, file, run)
+        finally:
+            if self._store.token() != token:
+                self._renew()
+        return report
+
+    def remove(self, source: str) -> int:
+        """Delete a source, or all rows of a file: passages that no other source has go, with triples and vectors.
+
+        Returns:
+            The number of passages deleted.
+        """
+        removed = sources.remove(self._store, source)
+        if removed:
+            self._changed = True
+            self._renew()
+        return removed
+
+    def embed_triples(self, batch: int = 2048, progress: Progress | None = None) -> int:
+        """Encode all triples that lack vectors, committing each batch; returns how many there were."""
+        total, done = self._store.bare_triples_count(), 0
+        while triples := self._store.bare_triples(batch):
+            self._store.set_triple_vectors(triples, self._encode([fact(triple) for triple in triples]))
+            done += len(triples)
+            if progress:
+                progress(done, max(total, done))
+        self._shelves.clear()
+        return done
+
+    def pending(self, failed: bool = True) -> list[Passage]:
+        """Passages whose triples are still to be extracted, with those where that failed unless told otherwise."""
+        return self._store.passages_in(["pending", "failed"] if failed else ["pending"])
+
+    # What it says about itself
+
+    @property
+    def extractor(self) -> str | None:
+        """What wrote the triples, or None. Setting it writes the manifest."""
+        return self._manifest.extractor
+
+    @extractor.setter
+    def extractor(self, name: str | None) -> None:
+        if name != self._manifest.extractor:
+            self._manifest.extractor = name
+            self._changed = True
+            self.flush()
+
+    def counts(self) -> dict[str, int]:
+        """Numbers of ``passages`` and ``triples``, and of passages ``pending``, ``done``, ``empty`` and ``failed``."""
+        return self._store.counts()
+
+    @property
+    def corpus_hash(self) -> str:
+        """SHA-256 over the sorted passage ids; an id that the corpus brought counts with the hash of its text."""
+        digest = hashlib.sha256()
+        for id, content in self._store.contents():
+            digest.update(f"{id}\n".encode() if id == content else f"{id} {content}\n".encode())
+        return digest.hexdigest()
+
+    def __len__(self) -> int:
+        return self.counts()["passages"]
+
+    def flush(self) -> None:
+        """Write the manifest with the present counts, if anything changed since it was last written."""
+        with self._lock:
+            if self._changed and not self._store.read_only:
+                self._manifest.counts, self._manifest.corpus_hash = self.counts(), self.corpus_hash
+                self._manifest.write(self.path)
+                self._changed = False
+
+    def close(self) -> None:
+        """Flush and close; closing twice does no harm."""
+        if not self._store.closed:
+            self.flush()
+            self._store.close()
+
+    def __enter__(self) -> CorpusIndex:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> CorpusIndex:
+        return self
+
+    # Within
+
+    def _encoder(self) -> Encoder:
+        """The embedder, once it was compared with the one in the manifest."""
+        if not self._verified:
+            with self._lock:
+                self._manifest.check_vectors(self.embedder, self.path)
+                self._verified = True
+        return self.embedder
+
+    def _vector_index(self) -> VectorIndex:
+        with self._lock:
+            if self._vectors is None:
+                self._vectors = self._load_vectors()
+            return self._vectors
+
+    def _load_vectors(self) -> VectorIndex:
+        return VectorIndex.load(self._store, self._manifest.embedder["dimension"], self.path / "passages.faiss")
+
+    def _renew(self) -> None:
+        """Take up what was added or removed."""
+        vectors = self._load_vectors()
+        with self._lock:
+            self._vectors = vectors
+            self._shelves.clear()
+
+    def _encode(self, texts: Sequence[str]) -> np.ndarray:
+        return self._encoder().encode_passages(texts)
+
+    def _embed_passages(self, batch_size: int) -> None:
+        while rows := self._store.bare_passages(batch_size):
+            texts = [f"{passage.title}\n{passage.text}" if passage.title else passage.text for _, passage in rows]
+            self._store.set_vectors([key for key, _ in rows], self._encode(texts))
+
+
+def _batches(documents: Iterable[Document], size: int) -> Iterator[list[Document]]:
+    """Documents in lists of at least ``size`` passages together, the last of what is left."""
+    batch: list[Document] = []
+    passages = 0
+    for document in documents:
+        batch.append(document)
+        passages += len(document.passages)
+        if passages >= size:
+            yield batch
+            batch, passages = [], 0
+    if batch:
+        yield batch

@@ -1,0 +1,85 @@
+"""The triples of passages with their vectors, in memory for the passages that hops keep coming back to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from threading import RLock
+
+import numpy as np
+
+from cirag_dspy.corpus.lru import LRU
+from cirag_dspy.corpus.store import Shelf, Store
+from cirag_dspy.schema import Extraction, Triple
+
+
+def fact(triple: Triple) -> str:
+    """The text that is embedded for a triple."""
+    return f"{triple.head} {triple.relation} {triple.tail}"
+
+
+class Shelves:
+    """Reads triples through a cache of ``size`` passages. Every change of triples goes through it, or through `clear`.
+
+    Args:
+        store: Where they are kept.
+        encode: Texts to unit vectors ``[n, d]``.
+        size: Passages in memory, and half the number of vectors of triples that the store doesn't have.
+    """
+
+    def __init__(self, store: Store, encode: Callable[[Sequence[str]], np.ndarray], size: int = 2048) -> None:
+        self._store = store
+        self._encode = encode
+        self._shelves: LRU[str, Shelf] = LRU(size)
+        self._loose: LRU[str, np.ndarray] = LRU(2 * size)
+        self._lock = RLock()
+
+    def get(self, passage_ids: Iterable[str]) -> dict[str, Shelf]:
+        """Triples and vectors by passage id, in the order of the ids; unknown ids are left out."""
+        ids = list(dict.fromkeys(passage_ids))
+        with self._lock:
+            found = {id: shelf for id in ids if (shelf := self._shelves.get(id)) is not None}
+            missing = [id for id in ids if id not in found]
+            for id, shelf in self._store.shelves(missing).items() if missing else ():
+                self._shelves.put(id, shelf)
+                found[id] = shelf
+        return {id: found[id] for id in ids if id in found}
+
+    def keep(self, passage_id: str, extraction: Extraction) -> None:
+        """Replace the triples of a passage. Under the lock of `get`, so that no reader can put back the old ones."""
+        with self._lock:
+            self._store.keep(passage_id, extraction)
+            self._shelves.drop(passage_id)
+
+    def clear(self) -> None:
+        """Forget what is in memory, after passages or vectors changed in the store."""
+        with self._lock:
+            self._shelves.clear()
+
+    def vectors(self, triples: Sequence[Triple]) -> np.ndarray:
+        """Unit vectors ``[n, d]`` of triples (at least one).
+
+        What has no vector yet is encoded in one batch, and stored; triples that the store doesn't have stay in memory.
+        """
+        shelves = self.get(triple.passage_id for triple in triples)
+        vectors: dict[Triple, np.ndarray] = {}
+        missing: list[Triple] = []
+        for triple in dict.fromkeys(triples):
+            vector = shelves.get(triple.passage_id, {}).get(triple)
+            vector = self._loose.get(fact(triple)) if vector is None else vector
+            if vector is None:
+                missing.append(triple)
+            else:
+                vectors[triple] = vector
+        if missing:
+            texts = list(dict.fromkeys(fact(triple) for triple in missing))
+            encoded = dict(zip(texts, self._encode(texts), strict=True))
+            for triple in missing:
+                vectors[triple] = encoded[fact(triple)]
+                shelf = shelves.get(triple.passage_id, {})
+                if triple in shelf:
+                    shelf[triple] = vectors[triple]
+                else:
+                    self._loose.put(fact(triple), vectors[triple])
+            if not self._store.read_only:
+                self._store.set_triple_vectors(missing, np.stack([vectors[triple] for triple in missing]))
+        return np.stack([vectors[triple] for triple in triples])

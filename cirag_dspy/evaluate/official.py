@@ -1,0 +1,81 @@
+"""Prediction files that the official evaluation scripts of HotpotQA, 2WikiMultiHopQA and MuSiQue accept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from cirag_dspy.errors import DataError
+
+Row = Mapping[str, Any]
+
+
+def official_row(row: Row, example: Any) -> dict[str, Any]:
+    """A row of a run, with its citations turned into what the official scripts call support.
+
+    Args:
+        row: ``id``, ``answer``, ``error`` and ``citations``, each with ``title``, ``sentence`` and ``passage_id``.
+        example: The question, whose ``paragraphs`` give MuSiQue's index of each passage.
+    """
+    citations = row.get("citations") or ()
+    return {
+        "id": row["id"],
+        "answer": None if row.get("error") else row.get("answer"),
+        "supporting": [(citation["title"], citation["sentence"]) for citation in citations],
+        "evidences": row.get("evidences") or [],
+        "support_idxs": [
+            example.paragraphs[c["passage_id"]] for c in citations if c["passage_id"] in example.paragraphs
+        ],
+    }
+
+
+def write_official(dataset: str, rows: Iterable[Row], path: str | Path) -> Path:
+    """Write the predictions of a run for the official script of a data set.
+
+    Args:
+        dataset: ``hotpotqa`` (or ``demo``), ``2wikimultihopqa`` or ``musique``.
+        rows: One a question: ``id``, ``answer`` (``None`` for a failed question), and as far as known ``supporting``
+            (``(title, sentence)`` pairs), ``evidences`` (triples), ``support_idxs`` (MuSiQue paragraph indices) and
+            ``answerable``. MuSiQue's script wants them in the order of its gold file.
+        path: File to write: JSON, for MuSiQue JSON lines. Its folder is made.
+
+    Raises:
+        DataError: There is no official file format for the data set.
+    """
+    rows = list(rows)
+    if dataset == "musique":
+        content = "".join(json.dumps(_musique(row), ensure_ascii=False) + "\n" for row in rows)
+    elif dataset in ("hotpotqa", "demo", "2wikimultihopqa"):
+        content = json.dumps(_hotpotqa(rows, evidence=dataset == "2wikimultihopqa"), ensure_ascii=False)
+    else:
+        raise DataError(
+            f"{dataset}: its authors define no prediction file (hotpotqa, 2wikimultihopqa, musique have one)"
+        )
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(content, encoding="utf-8")
+    return target
+
+
+def _hotpotqa(rows: Iterable[Row], evidence: bool) -> dict[str, dict[str, Any]]:
+    """A failed question is left out of ``answer``: the scripts say that it is missing and count it as 0."""
+    rows = list(rows)
+    content: dict[str, dict[str, Any]] = {
+        "answer": {row["id"]: row["answer"] for row in rows if row.get("answer") is not None},
+        "sp": {row["id"]: [list(fact) for fact in row.get("supporting") or ()] for row in rows},
+    }
+    if evidence:
+        content["evidence"] = {row["id"]: [list(triple) for triple in row.get("evidences") or ()] for row in rows}
+    return content
+
+
+def _musique(row: Row) -> dict[str, Any]:
+    """A failed question stays as an empty answer: the script wants every question, in order."""
+    return {
+        "id": row["id"],
+        "predicted_answer": row.get("answer") or "",
+        "predicted_support_idxs": sorted({int(index) for index in row.get("support_idxs") or ()}),
+        "predicted_answerable": bool(row.get("answerable", True)),
+    }

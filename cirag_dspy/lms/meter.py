@@ -1,0 +1,115 @@
+"""Counting what a run asks of its LMs, exactly, in threads too.
+
+DSPy's own usage tracking loses counts in threads and nested trackers, and cannot tell a cached call from a free one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import dspy
+from dspy.utils.callback import ACTIVE_CALL_ID, BaseCallback
+from dspy.utils.usage_tracker import UsageTracker
+
+
+class LMMeter(BaseCallback):
+    """Counts every `dspy.LM` call made inside `context()`, in this thread and in those DSPy starts from it.
+
+    `calls` were answered by a model, `cached` by DSPy's cache, `failed` raised: a call is one of the three. Tokens are
+    those of answered and failed calls; a cached call costs none. Meters nest, and an outer `dspy.track_usage` sees
+    everything as well.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: dict[str, bool] = {}
+        self._counts = dict.fromkeys(("calls", "cached", "failed", "prompt_tokens", "completion_tokens"), 0)
+
+    def snapshot(self) -> dict[str, int]:
+        """The counts so far: calls, cached, failed, prompt_tokens, completion_tokens."""
+        with self._lock:
+            return dict(self._counts)
+
+    @contextmanager
+    def context(self) -> Iterator[LMMeter]:
+        """Count what runs inside; entering again inside itself counts nothing twice."""
+        callbacks = dspy.settings.get("callbacks") or []
+        if any(callback is self for callback in callbacks):
+            yield self
+            return
+        tap = _Tap(self, dspy.settings.get("usage_tracker"))
+        with dspy.context(usage_tracker=tap, callbacks=[*callbacks, self]):
+            yield self
+
+    def on_lm_start(self, call_id: str, instance: Any, inputs: dict[str, Any]) -> None:
+        """DSPy calls this before every LM call."""
+        with self._lock:
+            self._open[call_id] = False
+
+    def on_lm_end(self, call_id: str, outputs: dict[str, Any] | None, exception: BaseException | None = None) -> None:
+        """DSPy calls this after every LM call; only a model's answer has reported usage by then."""
+        with self._lock:
+            answered = self._open.pop(call_id, False)
+            self._counts["failed" if exception is not None else "calls" if answered else "cached"] += 1
+
+    def add_usage(self, usage: Mapping[str, Any]) -> None:
+        """Add what an answer cost, as its provider reports it; `{}` where it reports nothing."""
+        with self._lock:
+            call_id = ACTIVE_CALL_ID.get()
+            if call_id in self._open:
+                self._open[call_id] = True
+            else:  # handed over by a nested dspy.track_usage: that call ended, and passed for a cached one
+                self._counts["calls"] += 1
+                self._counts["cached"] -= 1
+            self._counts["prompt_tokens"] += _number(usage, "prompt_tokens", "input_tokens")
+            self._counts["completion_tokens"] += _number(usage, "completion_tokens", "output_tokens")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> LMMeter:
+        """Itself: DSPy copies settings for its threads, and all of them count here."""
+        return self
+
+
+class _Tap(UsageTracker):
+    """What DSPy reports usage to inside a meter's context: passes it to the meter and to the tracker around it."""
+
+    def __init__(self, meter: LMMeter, outer: UsageTracker | None) -> None:
+        super().__init__()
+        self.usage_data = _ByModel(self)
+        self._meter = meter
+        self._outer = outer
+
+    def add_usage(self, lm: str, usage_entry: dict[str, Any]) -> None:
+        self._meter.add_usage(usage_entry)
+        if self._outer is not None:
+            self._outer.add_usage(lm, usage_entry)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Tap:
+        return self
+
+
+class _ByModel(dict):
+    """`dspy.track_usage`, nested inside, hands over its entries as `usage_data[model].extend(entries)`."""
+
+    def __init__(self, tap: _Tap) -> None:
+        super().__init__()
+        self._tap = tap
+
+    def __missing__(self, model: str) -> _Entries:
+        return _Entries(self._tap, model)
+
+
+class _Entries:
+    def __init__(self, tap: _Tap, model: str) -> None:
+        self._tap = tap
+        self._model = model
+
+    def extend(self, entries: list[dict[str, Any]]) -> None:
+        for entry in entries:
+            self._tap.add_usage(self._model, entry)
+
+
+def _number(usage: Mapping[str, Any], *names: str) -> int:
+    return next((int(usage[name]) for name in names if usage.get(name) is not None), 0)

@@ -1,0 +1,50 @@
+import json
+
+import dspy
+import pytest
+
+from cirag_dspy.errors import DataError
+from cirag_dspy.evaluate.official import official_row, write_official
+
+ROWS = [
+    {
+        "id": "q1",
+        "answer": "Ω",
+        "supporting": [("A", 0), ("B", 2)],
+        "evidences": [("a", "r", "b")],
+        "support_idxs": [7, 3, 3],
+    },
+    {"id": "q2", "answer": None},
+]
+
+
+def test_hotpotqa(tmp_path):
+    path = write_official("hotpotqa", ROWS, tmp_path / "new" / "pred.json")
+    assert json.loads(path.read_text()) == {"answer": {"q1": "Ω"}, "sp": {"q1": [["A", 0], ["B", 2]], "q2": []}}
+
+
+def test_2wiki(tmp_path):
+    content = json.loads(write_official("2wikimultihopqa", ROWS, tmp_path / "pred.json").read_text())
+    assert content["evidence"] == {"q1": [["a", "r", "b"]], "q2": []}
+    assert set(content) == {"answer", "sp", "evidence"}
+
+
+def test_musique_keeps_every_question_in_order(tmp_path):
+    lines = write_official("musique", ROWS, str(tmp_path / "pred.jsonl")).read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [
+        {"id": "q1", "predicted_answer": "Ω", "predicted_support_idxs": [3, 7], "predicted_answerable": True},
+        {"id": "q2", "predicted_answer": "", "predicted_support_idxs": [], "predicted_answerable": True},
+    ]
+
+
+def test_no_format(tmp_path):
+    with pytest.raises(DataError, match="nq: its authors define no prediction file"):
+        write_official("nq", ROWS, tmp_path / "pred.json")
+
+
+def test_row_of_a_run():
+    example = dspy.Example(paragraphs={"p1": 4})
+    citations = [{"title": "A", "sentence": 1, "passage_id": "p1"}, {"title": "B", "sentence": 0, "passage_id": "p9"}]
+    row = official_row({"id": "q", "answer": "x", "error": "", "citations": citations}, example)
+    assert (row["answer"], row["supporting"], row["support_idxs"]) == ("x", [("A", 1), ("B", 0)], [4])
+    assert official_row({"id": "q", "answer": "", "error": "boom"}, example)["answer"] is None
