@@ -18,8 +18,8 @@ _INITIALS = re.compile(r"[^\W\d_](?:\.[^\W\d_])*")
 _ABBREVIATIONS = frozenset(
     re.findall(
         r"\w+",
-        "mr mrs ms dr prof rev hon st sr jr lt col gen sgt capt cmdr adm gov sen rep pres no vol fig pp ca cf vs inc ltd "
-        "co corp dept est approx bros messrs mt ft jan feb mar apr jun jul aug sep sept oct nov dec",
+        "mr mrs ms dr prof rev hon st sr jr lt col gen sgt capt cmdr adm gov sen rep pres no vol fig pp ca cf vs inc "
+        "ltd co corp dept est approx bros messrs mt ft jan feb mar apr jun jul aug sep sept oct nov dec",
     )
 )
 _REFUSALS = frozenset(

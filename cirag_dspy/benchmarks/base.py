@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,6 +33,12 @@ class Benchmark:
     passages: list[Passage]
     notes: dict[str, Any] = field(default_factory=dict)
     source: str = ""
+
+    @property
+    def corpus_hash(self) -> str:
+        """SHA-256 over the sorted passage ids, as ``CorpusIndex.corpus_hash`` of an index with just this corpus."""
+        lines = "".join(f"{id}\n" for id in sorted(passage.id for passage in self.passages))
+        return hashlib.sha256(lines.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -139,7 +146,8 @@ def assemble(
         warnings.append(f"{name} {split} has no passages of its own: give a corpus to retrieve from")
     elif resolver.missing:
         warnings.append(
-            f"{resolver.missing} of {resolver.total} gold passages are not in the corpus; recall leaves them out"
+            f"{resolver.missing} of {resolver.total} gold passages are not in the corpus; "
+            "recall counts them as not found"
         )
     if resolver.skipped:
         warnings.append(f"{resolver.skipped} gold sentences lie beyond the end of their passage and are left out")

@@ -42,9 +42,6 @@ CacheDir = Annotated[
     typer.Option(help="Where converted weights and indexes of benchmarks are kept [env: CIRAG_DSPY_CACHE]."),
 ]
 
-# English prose has about this many characters a token; exact counts would need the LM's own tokenizer.
-CHARACTERS_PER_TOKEN = 4
-
 
 def prepare(cache_dir: Path | None = None) -> None:
     """Set the process up: where caches go, and no chatter of libraries on the terminal."""
@@ -67,12 +64,20 @@ def open_lm(
 
 
 @contextmanager
-def progress(total: int, unit: str, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """A progress bar on stderr, off when that is no terminal; yields a function that moves it on."""
+def progress(total: int | None, unit: str, quiet: bool) -> Iterator[Callable[..., None]]:
+    """A progress bar on stderr, off when that is no terminal.
+
+    Yields a function that moves it on by one, or, given the number of items done (and the total), to there.
+    """
     from tqdm import tqdm
 
     with tqdm(total=total, unit=unit, file=sys.stderr, disable=True if quiet else None, dynamic_ncols=True) as bar:
-        yield lambda n: bar.update(n) and None
+
+        def move(done: int | None = None, known: int | None = None) -> None:
+            bar.total = known or bar.total
+            bar.update(1 if done is None else done - bar.n)
+
+        yield move
 
 
 def say(message: str, quiet: bool = False) -> None:
@@ -88,11 +93,6 @@ def print_json(value: Mapping[str, Any]) -> None:
     typer.echo(json.dumps(value, ensure_ascii=False, indent=2))
 
 
-def tokens(characters: int) -> int:
-    """About how many tokens a prompt of so many characters has."""
-    return round(characters / CHARACTERS_PER_TOKEN)
-
-
 def extract_corpus(
     index: CorpusIndex, lm: dspy.LM, *, calls: str, threads: int, limit: int | None, quiet: bool
 ) -> list[dict[str, str]]:
@@ -106,7 +106,7 @@ def extract_corpus(
     with progress(len(passages), "passage", quiet) as advance, dspy.context(lm=lm):
 
         def on_done(passage: Any, extraction: Any) -> None:
-            advance(1)
+            advance()
             if extraction.state == "failed":
                 failures.append({"id": passage.id, "title": passage.title, "error": extraction.error})
 

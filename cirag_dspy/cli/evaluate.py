@@ -12,7 +12,6 @@ from cirag_dspy.errors import RunError
 
 if TYPE_CHECKING:
     from cirag_dspy.benchmarks.base import Benchmark
-    from cirag_dspy.corpus.index import CorpusIndex
 
 
 def evaluate(
@@ -38,7 +37,10 @@ def evaluate(
         bool | None, typer.Option("--rank/--no-rank", help="Rank the candidates.", rich_help_panel="System")
     ] = None,
     extract: Annotated[
-        str, typer.Option(help="online: as passages are retrieved; offline: all first; off.", rich_help_panel="System")
+        str,
+        typer.Option(
+            help="online: as retrieved; offline: all first; off; given: the demo set's own.", rich_help_panel="System"
+        ),
     ] = "online",
     calls: Annotated[str, typer.Option(help="one or two LM calls a passage.", rich_help_panel="System")] = "one",
     lm: common.LM = "embedded",
@@ -58,8 +60,8 @@ def evaluate(
     quiet: common.Quiet = False,
 ) -> None:
     """Ask a system the questions of a benchmark and score it with the official metrics."""
-    if extract not in ("online", "offline", "off"):
-        raise RunError(f"--extract must be online, offline or off, not {extract!r}")
+    if extract not in ("online", "offline", "off", "given"):
+        raise RunError(f"--extract must be online, offline, off or given, not {extract!r}")
     if calls not in ("one", "two"):
         raise RunError(f"--calls must be one or two, not {calls!r}")
     common.prepare(cache_dir)
@@ -75,7 +77,7 @@ def evaluate(
         data_file=data_file,
         corpus=corpus,
         limit=limit,
-        seed=seed,
+        sample_seed=seed,
         ids=ids.split(",") if ids else None,
         setting=setting,
     )
@@ -86,33 +88,37 @@ def evaluate(
         "levels": tuple(levels.split(",")) if levels else None,
         "rank": rank,
     }
-    extracts = "extract" in settings_of(system)
-    if extracts:
-        knobs["extract"] = calls
+    knobs = {knob: value for knob, value in knobs.items() if value is not None}
+    if "extract" in settings_of(system):
+        knobs["extract"] = calls if extract in ("online", "offline") else None
     if dry_run:
-        _estimate(benchmark, system, settings_of(system, **knobs), as_json)
+        _print_cost(benchmark, system, settings_of(system, **knobs), as_json)
         return
 
     import dspy
 
+    from cirag_dspy.evaluate.corpus import GIVEN, open_corpus, slug
     from cirag_dspy.evaluate.manifest import run_manifest
     from cirag_dspy.evaluate.run import RunFolder, run
     from cirag_dspy.modules.extract import Extract
     from cirag_dspy.systems import build_system
 
-    options = {"api_base": api_base, "max_tokens": max_tokens, "tries": tries, "cache": not no_cache}
+    options: dict[str, Any] = {"api_base": api_base, "max_tokens": max_tokens, "tries": tries, "cache": not no_cache}
     reader = common.open_lm(lm, **options)
     extractor = common.open_lm(extraction_lm, **options) if extraction_lm else reader
-    folder = RunFolder(out or Path("runs") / f"{dataset}-{system}-{_slug(lm)}")
-    with _open_index(benchmark, index, embedder, extraction_lm or lm, quiet) as opened:
+    folder = RunFolder(out or Path("runs") / f"{dataset}-{system}-{slug(lm)}")
+    writer = GIVEN if extract == GIVEN else extraction_lm or lm
+    with common.progress(len(benchmark.passages), "passage", quiet) as advance:
+        opened = open_corpus(benchmark, path=index, embedder=embedder, extractor=writer, progress=advance)
+    with opened:
         program = build_system(system, opened, **knobs)
         for _, module in program.named_sub_modules(Extract):
             module.set_lm(extractor)
-        if extracts and extract == "offline":
-            failures = common.extract_corpus(opened, extractor, calls=calls, threads=threads, limit=None, quiet=quiet)
-            common.list_failures(failures, "passages")
-        if extracts and extract == "off":
-            program.construct.extract = None
+        if knobs.get("extract") and extract == "offline":
+            common.list_failures(
+                common.extract_corpus(opened, extractor, calls=calls, threads=threads, limit=None, quiet=quiet),
+                "passages",
+            )
         manifest = run_manifest(
             benchmark,
             opened,
@@ -123,7 +129,7 @@ def evaluate(
         examples = benchmark.examples
         with common.progress(len(examples), "question", quiet) as advance, dspy.context(lm=reader):
             summary = run(
-                program, examples, folder, manifest, threads=threads, resume=resume, on_row=lambda row: advance(1)
+                program, examples, folder, manifest, threads=threads, resume=resume, on_row=lambda row: advance()
             )
         opened.embed_triples()
         opened.flush()
@@ -138,79 +144,30 @@ def evaluate(
         raise typer.Exit(1)
 
 
-def _slug(text: str) -> str:
-    return "".join(mark if mark.isalnum() or mark in "._-" else "-" for mark in text).strip("-.")[-60:]
-
-
 def _describe(lm: Any) -> dict[str, Any]:
     """What an answer depends on in an LM; keys and addresses stay out."""
     kept = ("temperature", "max_tokens", "max_completion_tokens", "top_p", "seed")
     return {"model": lm.model, **{key: lm.kwargs[key] for key in kept if lm.kwargs.get(key) is not None}}
 
 
-def _open_index(benchmark: Benchmark, path: Path | None, embedder: str, extractor: str, quiet: bool) -> CorpusIndex:
-    """The index given, or one in the cache for this corpus, embedder and extractor, brought up to date."""
-    from cirag_dspy.corpus.embedder import Embedder
-    from cirag_dspy.corpus.index import CorpusIndex
-    from cirag_dspy.corpus.ingest import Document
-    from cirag_dspy.paths import cache_dir
+def _print_cost(benchmark: Benchmark, system: str, settings: dict[str, Any], as_json: bool) -> None:
+    from cirag_dspy.evaluate.cost import extraction_cost, run_cost
 
-    if path is not None:
-        opened = CorpusIndex.open(path)
-        missing = [passage.title for passage in benchmark.passages if not opened.passages([passage.id])]
-        if missing:
-            opened.close()
-            raise RunError(
-                f"{path} lacks {len(missing)} of the {len(benchmark.passages)} passages of this benchmark (the first: "
-                f"{missing[0]!r}); leave --index out to build one for it"
-            )
-        return opened
-    name = f"{benchmark.name}-{benchmark.corpus_hash[:12]}-{_slug(embedder)}-{_slug(extractor)}"
-    path = cache_dir() / "indexes" / name
-    encoder = Embedder(embedder)
-    exists = (path / "manifest.json").exists()
-    opened = CorpusIndex.open(path, encoder) if exists else CorpusIndex.create(path, encoder)
-    if not exists or opened.corpus_hash != benchmark.corpus_hash:
-        documents = (Document(passage.id, (passage,)) for passage in benchmark.passages)
-        with common.progress(len(benchmark.passages), "passage", quiet) as advance:
-            opened.add(documents, progress=advance)
-        opened.set_extractor(extractor)
-        opened.flush()
-    return opened
-
-
-def _estimate(benchmark: Benchmark, system: str, settings: dict[str, Any], as_json: bool) -> None:
-    """What a run costs at most, from the settings alone; nothing is loaded or called."""
-    questions, passages = len(benchmark.examples), len(benchmark.passages)
-    prompt = sum(len(passage.text) + len(passage.title) for passage in benchmark.passages) / max(passages, 1)
-    if system == "native_rag":
-        calls, tokens = questions, common.tokens(round(questions * (600 + settings["k"] * prompt)))
-        extraction = 0
-    else:
-        # A turn shows N facts of about 60 characters and all turns before it; the cascade reads each level and forces
-        # an answer. Every reply may be asked for twice.
-        hops = settings["max_hops"]
-        calls = questions * (hops + len(settings["levels"]) + 1)
-        facts = settings["n"] * 60 + 300
-        turns = hops * 900 + facts * hops * (hops + 1) // 2
-        tokens = common.tokens(round(questions * (turns + 3 * 800 + 2 * settings["k"] * prompt)))
-        extraction = passages * (2 if settings["extract"] == "two" else 1)
-    estimate = {
-        "questions": questions,
-        "passages": passages,
-        "lm_calls_at_most": calls,
-        "prompt_tokens_about": tokens,
-        "extraction_calls_at_most": extraction,
-        "extraction_prompt_tokens_about": common.tokens(round(extraction * (900 + prompt))),
-    }
+    cost: dict[str, Any] = {"questions": len(benchmark.examples), "passages": len(benchmark.passages)}
+    cost["answering_at_most"] = run_cost(benchmark, system, settings)
+    if settings.get("extract"):
+        cost["extraction_at_most"] = extraction_cost(benchmark.passages, settings["extract"])
     if as_json:
-        common.print_json(estimate)
+        common.print_json(cost)
         return
-    typer.echo(
-        f"{questions} questions over {passages} passages: at most {calls} LM calls and about {tokens} prompt tokens, plus "
-        f"at most {extraction} calls and {estimate['extraction_prompt_tokens_about']} tokens to extract triples "
-        "(less where an index has them already)"
-    )
+    typer.echo(f"{cost['questions']} questions over {cost['passages']} passages")
+    for name in ("answering_at_most", "extraction_at_most"):
+        if name in cost:
+            parts = cost[name]
+            typer.echo(
+                f"  {name.replace('_', ' ')}: {parts['lm_calls']} LM calls, about {parts['prompt_tokens']} prompt and "
+                f"{parts['reply_tokens']} reply tokens"
+            )
 
 
 def _table(dataset: str, split: str, system: str, lm: str, summary: dict[str, Any]) -> str:
@@ -221,8 +178,8 @@ def _table(dataset: str, split: str, system: str, lm: str, summary: dict[str, An
         [
             f"{dataset} {split}, {summary['n']} questions, {system}, {lm}",
             f"  EM {100 * summary['em']:.1f}   F1 {100 * summary['f1']:.1f}   recall {recall}",
-            f"  levels: {levels or 'none'}   errors: {summary['errors']}   unreadable hops: {summary['unreadable_hops']}",
-            f"  per question: {cost['calls']} LM calls (+{cost['cached']} cached), {cost['prompt_tokens']:.0f} prompt + "
-            f"{cost['completion_tokens']:.0f} completion tokens, {summary['seconds_per_question']['median']} s (median)",
+            f"  levels: {levels or 'none'}   errors {summary['errors']}   unreadable hops {summary['unreadable_hops']}",
+            f"  per question: {cost['calls']} LM calls, {cost['cached']} cached; {cost['prompt_tokens']:.0f} prompt + "
+            f"{cost['completion_tokens']:.0f} reply tokens; {summary['seconds_per_question']['median']} s (median)",
         ]
     )

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from cirag_dspy.corpus.index import CorpusIndex
     from cirag_dspy.corpus.ingest import Document
-    from cirag_dspy.schema import Passage
 
 
 def index(
@@ -44,30 +43,28 @@ def index(
         raise RunError(f"--calls must be one or two, not {calls!r}")
     common.prepare(cache_dir)
     if dry_run:
-        _estimate(corpus, out, embedder, lm, calls, limit, as_json)
+        _print_cost(corpus, out, lm, calls, limit, as_json)
         return
     extractor = (
         None
         if lm == "none"
         else common.open_lm(lm, api_base=api_base, max_tokens=max_tokens, tries=tries, cache=not no_cache)
     )
+    failures: list[dict[str, str]] = []
     with _open_or_create(out, embedder) as built:
-        added = {"added": 0, "unchanged": 0, "removed": 0}
-        with common.progress(0, "passage", quiet) as advance:
+        with common.progress(None, "passage", quiet) as advance:
             report = built.add(_documents(corpus), progress=advance)
-        added = {"added": report.added, "unchanged": report.unchanged, "removed": report.removed}
-        failures: list[dict[str, str]] = []
         if extractor is not None:
-            built.set_extractor(f"{lm} ({calls} call)")
+            built.extractor = f"{lm} ({calls})"
             failures = common.extract_corpus(built, extractor, calls=calls, threads=threads, limit=limit, quiet=quiet)
         built.flush()
         counts = built.counts()
     if as_json:
-        common.print_json({"index": str(out), **added, **counts, "failures": failures})
+        common.print_json({"index": str(out), **vars(report), **counts, "failures": failures})
     else:
         typer.echo(
-            f"{out}: {counts['passages']} passages ({added['added']} new, {added['unchanged']} unchanged, "
-            f"{added['removed']} removed), {counts['triples']} triples"
+            f"{out}: {counts['passages']} passages ({report.added} new, {report.unchanged} unchanged, "
+            f"{report.removed} removed), {counts['triples']} triples"
         )
         if extractor is not None:
             states = ", ".join(f"{counts[state]} {state}" for state in ("done", "empty", "failed", "pending"))
@@ -89,46 +86,25 @@ def _open_or_create(out: Path, embedder: str) -> CorpusIndex:
     from cirag_dspy.corpus.index import CorpusIndex
 
     encoder = Embedder(embedder)
-    if (out / "manifest.json").exists():
-        return CorpusIndex.open(out, encoder)
-    return CorpusIndex.create(out, encoder)
+    return CorpusIndex.open(out, encoder) if CorpusIndex.exists(out) else CorpusIndex.create(out, encoder)
 
 
-def _estimate(
-    corpus: list[Path], out: Path, embedder: str, lm: str, calls: str, limit: int | None, as_json: bool
-) -> None:
-    """Calls and prompt tokens of the passages whose triples are not there yet; no model is loaded."""
+def _print_cost(corpus: list[Path], out: Path, lm: str, calls: str, limit: int | None, as_json: bool) -> None:
+    """What extracting the triples that are not there yet would cost; no model is loaded."""
     from cirag_dspy.corpus.index import CorpusIndex
+    from cirag_dspy.evaluate.cost import extraction_cost
 
     passages = {passage.id: passage for document in _documents(corpus) for passage in document.passages}
-    todo = list(passages.values())
-    if (out / "manifest.json").exists():
+    states: dict[str, Any] = {}
+    if CorpusIndex.exists(out):
         with CorpusIndex.open(out) as built:
-            states = built.states(list(passages))
-        todo = [passage for passage in todo if states.get(passage.id, "pending") in ("pending", "failed")]
-    todo = todo[:limit] if lm != "none" else []
-    estimate: dict[str, Any] = {
-        "passages": len(passages),
-        "to_extract": len(todo),
-        "lm_calls": len(todo) * (2 if calls == "two" else 1),
-        "prompt_tokens": common.tokens(sum(_prompt_length(passage, calls) for passage in todo)),
-        "note": "about, at 4 characters a token; replies of about 200 tokens each come on top",
-    }
+            states = dict(built.states(list(passages)))
+    todo = [passage for passage in passages.values() if states.get(passage.id, "pending") in ("pending", "failed")]
+    cost = extraction_cost(todo[:limit] if lm != "none" else [], calls)
     if as_json:
-        common.print_json(estimate)
+        common.print_json({"passages": len(passages), "to_embed": len(passages) - len(states), **cost})
     else:
         typer.echo(
-            f"{estimate['passages']} passages, {estimate['to_extract']} to extract: {estimate['lm_calls']} LM calls, "
-            f"about {estimate['prompt_tokens']} prompt tokens and {200 * len(todo)} completion tokens"
+            f"{len(passages)} passages, {len(passages) - len(states)} to embed; extraction: {cost['lm_calls']} LM "
+            f"calls, about {cost['prompt_tokens']} prompt and {cost['reply_tokens']} reply tokens"
         )
-
-
-def _prompt_length(passage: Passage, calls: str) -> int:
-    from cirag_dspy.adapter import LineAdapter
-    from cirag_dspy.signatures import ExtractTriples, FindEntities, RelateEntities
-
-    inputs = {"title": passage.title, "passage": passage.text, "entities": ""}
-    signatures = (ExtractTriples,) if calls == "one" else (FindEntities, RelateEntities)
-    adapter = LineAdapter()
-    messages = [message for signature in signatures for message in adapter.format(signature, [], inputs)]
-    return sum(len(message["content"]) for message in messages)

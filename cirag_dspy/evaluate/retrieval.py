@@ -6,23 +6,34 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 
 RULES = {
-    "recall@k": "HippoRAG: share of the gold passages (ids) in the top k; 0 for an empty ranking; mean over questions",
-    "all_recall@k": "1 if every gold passage (by id) is among the top k, else 0; mean over questions",
+    "recall@k": "HippoRAG: share of the gold passages (ids) in the top k; 0 for an empty ranking; mean over questions; "
+    "gold that the corpus lacks counts as not found",
+    "all_recall@k": "1 if every gold passage (by id) is in the corpus and among the top k, else 0; mean over questions",
     "answer_recall@k": "DPR has_answer: 1 if a top-k passage's text holds an answer's tokens in a row (NFD, lower)",
 }
 KS = (2, 5, 10)
 
 
-def recall_at(ranked_ids: Sequence[str], gold_ids: Iterable[str], ks: Sequence[int] = KS) -> dict[int, float]:
-    """Recall of one question at each ``k``; 0 when the ranking or the gold is empty."""
+def recall_at(
+    ranked_ids: Sequence[str], gold_ids: Iterable[str], ks: Sequence[int] = KS, *, missing: int = 0
+) -> dict[int, float]:
+    """Recall of one question at each ``k``; 0 when the ranking or the gold is empty.
+
+    ``missing`` gold passages are not in the corpus at all: they count as not found.
+    """
     gold = set(gold_ids)
-    return {k: len(gold.intersection(ranked_ids[:k])) / len(gold) if gold else 0.0 for k in ks}
+    total = len(gold) + missing
+    return {k: len(gold.intersection(ranked_ids[:k])) / total if total else 0.0 for k in ks}
 
 
-def all_recall_at(ranked_ids: Sequence[str], gold_ids: Iterable[str], ks: Sequence[int] = KS) -> dict[int, float]:
-    """Whether all gold passages of one question are in the top ``k``, as 1 or 0; 0 when the gold is empty."""
+def all_recall_at(
+    ranked_ids: Sequence[str], gold_ids: Iterable[str], ks: Sequence[int] = KS, *, missing: int = 0
+) -> dict[int, float]:
+    """Whether all gold passages of one question are in the top ``k``, as 1 or 0; 0 when there is none or one is missing
+    from the corpus.
+    """
     gold = set(gold_ids)
-    return {k: float(bool(gold) and gold.issubset(ranked_ids[:k])) for k in ks}
+    return {k: float(bool(gold) and not missing and gold.issubset(ranked_ids[:k])) for k in ks}
 
 
 def answer_recall_at(texts: Sequence[str], answers: Sequence[str], ks: Sequence[int] = KS) -> dict[int, float]:

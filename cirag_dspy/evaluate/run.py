@@ -48,9 +48,7 @@ class RunFolder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             if self.rows_file.exists() and not resume:
-                raise RunError(
-                    f"{self.path} already holds a run; add --resume to go on with it, or choose another --out"
-                )
+                raise RunError(f"{self.path} already holds a run; --resume goes on with it, or choose another --out")
             if resume and manifest_file.exists():
                 self._check_same(json.loads(manifest_file.read_text(encoding="utf-8")), manifest)
             write_json(manifest_file, manifest)
@@ -157,7 +155,8 @@ def answer_one(system: Any, example: dspy.Example) -> Row:
     answer = prediction.get("answer") or ""
     passages = list(prediction.get("passages") or [])
     scores = answer_scores(example.dataset, answer, example) if not error else {"em": 0.0, "f1": 0.0}
-    gold = list(example.gold_passages)
+    gold, missing = list(example.gold_passages), int(example.gold_missing)
+    with_gold = bool(gold or missing)
     return {
         "id": example.id,
         "question": example.question,
@@ -167,9 +166,10 @@ def answer_one(system: Any, example: dspy.Example) -> Row:
         "level": prediction.get("level"),
         "em": float(scores["em"]),
         "f1": float(scores["f1"]),
-        "recall": {str(k): value for k, value in recall_at(passages, gold, RECALL_AT).items()} if gold else {},
-        "all_recall": {str(k): value for k, value in all_recall_at(passages, gold, RECALL_AT).items()} if gold else {},
+        "recall": _at(recall_at(passages, gold, RECALL_AT, missing=missing)) if with_gold else {},
+        "all_recall": _at(all_recall_at(passages, gold, RECALL_AT, missing=missing)) if with_gold else {},
         "gold_passages": gold,
+        "gold_missing": missing,
         "passages": passages[:KEPT_PASSAGES],
         "citations": [
             {"title": c.title, "sentence": c.sentence, "text": c.text, "passage_id": c.passage_id}
@@ -199,7 +199,7 @@ def summarise(rows: Sequence[Row]) -> dict[str, Any]:
     if not n:
         return {"n": 0}
     answered = [row for row in rows if not row["error"]]
-    with_gold = [row for row in rows if row["gold_passages"]]
+    with_gold = [row for row in rows if row["recall"]]
     totals = {
         key: sum(row["lm"].get(key, 0) for row in rows)
         for key in ("calls", "cached", "failed", "prompt_tokens", "completion_tokens")
@@ -226,6 +226,10 @@ def summarise(rows: Sequence[Row]) -> dict[str, Any]:
         "lm_by_module": _modules(rows),
         "seconds_per_question": {"mean": round(sum(seconds) / n, 3), "median": round(seconds[n // 2], 3)},
     }
+
+
+def _at(scores: Mapping[int, float]) -> dict[str, float]:
+    return {str(k): value for k, value in scores.items()}
 
 
 def _mean(values: Sequence[float]) -> float:

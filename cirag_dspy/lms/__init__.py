@@ -85,6 +85,8 @@ def load_lm(
 
 def _split(local: str) -> tuple[str, str]:
     """MODEL and ADAPTER ("" for none); a plus inside an existing folder's name does not part them."""
+    if not local:
+        raise ModelError(f"no LM 'local/': give one of {_EXAMPLES}")
     if Path(local).expanduser().is_dir():
         return local, ""
     parts = local.split("+")
@@ -94,8 +96,6 @@ def _split(local: str) -> tuple[str, str]:
             if not base or not adapter:
                 raise ModelError(f"no LM {local!r}: give local/MODEL+ADAPTER")
             return base, adapter
-    if not local:
-        raise ModelError(f"no LM 'local/': give one of {_EXAMPLES}")
     return local, ""
 
 

@@ -88,6 +88,11 @@ class PrefixCache:
             self._chunks.move_to_end(key)
         return chunk
 
+    def clear(self) -> None:
+        """Forget everything."""
+        self._chunks.clear()
+        self._bytes = 0
+
     def put(self, key: bytes, chunk: list[torch.Tensor]) -> None:
         """Keep a chunk, and forget the oldest beyond the limit."""
         if key in self._chunks:
@@ -185,6 +190,10 @@ class Decoder:
             if row.length - start == self.chunk:
                 self._prefixes.put(keys[start // self.chunk], row.copy_out(start, row.length))
         return logits
+
+    def forget_prefixes(self) -> None:
+        """Start the next prompts from nothing."""
+        self._prefixes.clear()
 
     @torch.inference_mode()
     def step(self, rows: Sequence[Row]) -> torch.Tensor:

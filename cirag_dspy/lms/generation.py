@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 import torch
 from dspy.lm15 import Config, Message, Response, TextPart, TokenLogprob, TopLogprob, Usage
@@ -31,7 +32,7 @@ class Generation:
         self._count = 0
         self._tokens: list[int] = []
         self._text = ""
-        self._logprobs: list[TokenLogprob] = []
+        self._scores: list[tuple[int, TokenLogprob]] = []  # with where in the text each token ends
         self._scores_complete = True
         self.finish_reason: str | None = None
 
@@ -57,7 +58,7 @@ class Generation:
             message=Message.assistant([TextPart(self._text if self._config.stop else self._decode())]),
             finish_reason=self.finish_reason or "length",
             usage=Usage(input_tokens=prompt_tokens, output_tokens=self._count, cache_read_tokens=reused),
-            logprobs=tuple(self._logprobs) if self._config.logprobs is not None else None,
+            logprobs=self._logprobs() if self._config.logprobs is not None else None,
             logprobs_complete=self._scores_complete,
         )
 
@@ -66,33 +67,39 @@ class Generation:
         return text
 
     def _read(self, token: int, logits: torch.Tensor) -> None:
-        """Follow the text: what this token added to it, and whether a stop sequence is now in it."""
-        before, self._text = self._text, self._decode()
+        """Follow the text: how far it reaches with this token, and whether a stop sequence is now in it."""
+        self._text = self._decode()
+        if self._config.logprobs is not None:
+            # The first half of a character reads as a replacement mark until its second half is there.
+            self._scores.append((len(self._text.rstrip("\ufffd")), self._score(token, logits)))
         cuts = [at for stop in self._config.stop if (at := self._text.find(stop)) >= 0]
         if cuts:
             self.finish_reason = "stop"
             self._text = self._text[: min(cuts)]
-        if self._config.logprobs is None:
-            return
-        if not cuts:
-            # The first half of a character reads as a replacement mark until its second half is there.
-            self._logprobs.append(self._score(token, self._text[len(before.rstrip("\ufffd")) :], logits))
-            return
-        self._scores_complete = False
-        length = sum(len(score.token) for score in self._logprobs)
-        while self._logprobs and length > len(self._text):
-            length -= len(self._logprobs.pop().token)
+            self._scores = [(end, score) for end, score in self._scores if end <= min(cuts)]
+            self._scores_complete = bool(self._scores) and self._scores[-1][0] == min(cuts)
 
-    def _score(self, token: int, piece: str, logits: torch.Tensor) -> TokenLogprob:
+    def _score(self, token: int, logits: torch.Tensor) -> TokenLogprob:
         """Log-probabilities under the model itself: before temperature, top_k and top_p."""
         scores = logits.float().log_softmax(-1)
         top = scores.topk(min(self._config.logprobs or 0, len(scores)))
         ranked = zip(top.indices.tolist(), top.values.tolist(), strict=True)
         return TokenLogprob(
-            token=piece,
+            token="",
             logprob=float(scores[token]),
             token_id=token,
             top=tuple(TopLogprob(token=self._tokenizer.decode([i]), logprob=value, token_id=i) for i, value in ranked),
+        )
+
+    def _logprobs(self) -> tuple[TokenLogprob, ...]:
+        """The scores, each with what its token added to the text; joined, that is the text scored."""
+        ends = [end for end, _ in self._scores]
+        if ends and self._scores_complete:
+            ends[-1] = len(self._text)
+        starts = [0, *ends]
+        return tuple(
+            replace(score, token=self._text[start:end])
+            for (_, score), start, end in zip(self._scores, starts, ends, strict=False)
         )
 
     def _sample(self, logits: torch.Tensor) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,7 +44,9 @@ def load_engine(
         if engine is None or engine.closed:
             try:
                 engine = _engines[key] = _load(Path(base), adapter and Path(adapter), kind, place, source, max_batch)
-            except (OSError, ValueError, KeyError, RuntimeError, AttributeError, NotImplementedError) as error:
+            except ModelError:
+                raise
+            except Exception as error:  # damaged files raise whatever the library that reads them raises
                 what = f"{base}+{adapter}" if adapter else base
                 first = (str(error).strip().splitlines() or [type(error).__name__])[0]
                 raise ModelError(f"cannot load {what}: {first[:300]}") from error
@@ -105,12 +108,14 @@ def _computes_bfloat16(device: torch.device) -> bool:
 
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
-    """No progress bars and no advice while loading; errors still raise."""
+    """No progress bars, and no advice meant for the authors of transformers and peft; errors still raise."""
     level, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            yield
     finally:
         transformers_logging.set_verbosity(level)
         if bars:

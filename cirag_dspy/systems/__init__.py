@@ -21,28 +21,28 @@ def build_system(name: str, index: SearchIndex, **knobs: Any) -> Any:
     Args:
         name: One of ``SYSTEMS``.
         index: What it searches.
-        knobs: Its constructor arguments; those that are ``None`` keep their defaults.
+        knobs: Its constructor arguments.
 
     Raises:
         RunError: There is no such system, it has no such knob, or it refuses a value.
     """
     if name not in SYSTEMS:
         raise RunError(f"unknown system {name!r}; there are {', '.join(SYSTEMS)}")
-    module, _, attribute = SYSTEMS[name].partition(":")
-    system = getattr(import_module(module), attribute)
-    given = {knob: value for knob, value in knobs.items() if value is not None}
-    known = [knob for knob in inspect.signature(system).parameters if knob != "index"]
-    if unknown := [knob for knob in given if knob not in known]:
+    known = settings_of(name)
+    if unknown := [knob for knob in knobs if knob not in known]:
         raise RunError(f"system {name} has no setting {', '.join(unknown)}; it has {', '.join(known)}")
     try:
-        return system(index, **given)
+        return _system(name)(index, **knobs)
     except ValueError as error:
         raise RunError(f"system {name}: {error}") from None
 
 
 def settings_of(name: str, **knobs: Any) -> dict[str, Any]:
-    """Every knob of a system with the value it will have: given ones over the constructor's defaults."""
+    """Every knob of a system with the value it will have: those given over the constructor's defaults."""
+    parameters = inspect.signature(_system(name).__init__).parameters
+    return {knob: p.default for knob, p in parameters.items() if knob not in ("self", "index")} | knobs
+
+
+def _system(name: str) -> Any:
     module, _, attribute = SYSTEMS[name].partition(":")
-    parameters = inspect.signature(getattr(import_module(module), attribute)).parameters
-    defaults = {knob: parameter.default for knob, parameter in parameters.items() if knob != "index"}
-    return defaults | {knob: value for knob, value in knobs.items() if value is not None}
+    return getattr(import_module(module), attribute)

@@ -10,7 +10,22 @@ from tests.lms.test_load import run_offline
 
 pytestmark = pytest.mark.slow
 
-WORDS = "river mountain city author novel film born died capital population century king battle university".split()
+WORDS = [
+    "river",
+    "mountain",
+    "city",
+    "author",
+    "novel",
+    "film",
+    "born",
+    "died",
+    "capital",
+    "population",
+    "century",
+    "king",
+    "battle",
+    "university",
+]
 
 
 @pytest.fixture(scope="module")

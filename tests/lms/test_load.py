@@ -172,7 +172,7 @@ def test_damaged_weights_and_missing_template_are_model_errors(tiny_folder, tmp_
         shutil.copytree(tiny_folder, tmp_path / name)
     (tmp_path / "damaged" / "model.safetensors").write_bytes(b"\0" * 100)
     (tmp_path / "bare" / "chat_template.jinja").unlink()
-    with pytest.raises(ModelError, match="cannot load .*damaged"):
+    with pytest.raises(ModelError, match=r"cannot load .*damaged"):
         load_lm(f"local/{tmp_path / 'damaged'}")
     with pytest.raises(ModelError, match="no chat template"):
         load_lm(f"local/{tmp_path / 'bare'}")
@@ -192,7 +192,7 @@ def test_an_attention_that_cannot_be_run_row_by_row_is_refused(tiny_folder):
         num_key_value_heads=1,
         head_dim=16,
     )
-    with pytest.raises(ModelError, match="softcap.*serve it"):
+    with pytest.raises(ModelError, match=r"softcap.*serve it"):
         Decoder(Gemma2ForCausalLM(config))
 
 

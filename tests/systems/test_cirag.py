@@ -74,7 +74,9 @@ def test_two_hops(filled):
 
 
 def test_three_hops(filled):
-    gold = GoldLM([DIRECTED, BORN, RIVER], ["Ada Brook was born in", "Velden lies on the river", "none"], "the river Ree")
+    gold = GoldLM(
+        [DIRECTED, BORN, RIVER], ["Ada Brook was born in", "Velden lies on the river", "none"], "the river Ree"
+    )
     prediction, engine = ask(filled, gold, "Which river flows by the birthplace of the director of Harbor Song?")
     assert (prediction.answer, prediction.level, len(prediction.hops)) == ("the river Ree", "triples", 3)
     assert [hop.core for hop in prediction.hops] == [

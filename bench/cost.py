@@ -1,0 +1,226 @@
+"""What indexing and asking cost, counted by a server: the passages and questions of ``shared/peers.md``.
+
+The LM is a scripted OpenAI-compatible server on loopback that answers extraction with gpt-3.5's triples, integration
+with the facts that hold the next sub-answer, and the gate with the gold answer; it counts every request. Tokens are
+cl100k.
+
+    python -m bench.cost [--passages 200] [--data ../shared/data]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import dspy
+from dspy.utils.callback import BaseCallback
+
+from cirag_dspy.corpus.embedder import Embedder
+from cirag_dspy.corpus.index import CorpusIndex
+from cirag_dspy.evaluate.manifest import machine, versions
+from cirag_dspy.systems import build_system
+from cirag_dspy.text import match_key, one_line
+from tests.fakes import fields_of, openai_server
+
+
+class Script:
+    """The scripted LM."""
+
+    def __init__(self, openie: list[dict], questions: list[dict]) -> None:
+        self.extractions = {one_line(row["text"]): row for row in openie}
+        self.questions = {one_line(row["question"]): row for row in questions}
+
+    def __call__(self, messages: list[dict[str, str]]) -> str:
+        """The reply to a prompt."""
+        fields = fields_of(messages[-1]["content"])
+        if "triples:" in messages[0]["content"]:
+            row = self.extractions[fields["passage"]]
+            lines = [" | ".join(triple) for triple in row["triples"] if len(triple) == 3]
+            return f"entities: {'; '.join(row['entities'])}\ntriples:\n" + "\n".join(lines or ["none"])
+        row = self.questions[fields["question"]]
+        if "facts" not in fields:
+            return f"thought: The evidence answers it.\nanswer: {row['answer']}"
+        steps = row["question_decomposition"]
+        turn = sum(message["role"] == "assistant" for message in messages)
+        wanted = match_key(steps[turn]["answer"])
+        facts = [line.split(". ", 1) for line in fields["facts"].splitlines()]
+        core = [number for number, fact in facts if wanted in match_key(fact)][:3] or ["1"]
+        following = "none"
+        if turn + 1 < len(steps):
+            following = steps[turn + 1]["question"]
+            for place, step in enumerate(steps, 1):
+                following = following.replace(f"#{place}", step["answer"])
+        thought = f"{steps[turn]['question']} {steps[turn]['answer']}."
+        return f"thought: {thought}\ncore: {', '.join(core)}\nnext_query: {following}"
+
+
+class Waiting(BaseCallback):
+    """Seconds spent in LM calls."""
+
+    def __init__(self) -> None:
+        self.started: dict[str, float] = {}
+        self.total = 0.0
+
+    def on_lm_start(self, call_id: str, instance: object, inputs: dict) -> None:
+        """Note the time."""
+        self.started[call_id] = time.perf_counter()
+
+    def on_lm_end(self, call_id: str, outputs: dict | None, exception: Exception | None = None) -> None:
+        """Add the time."""
+        self.total += time.perf_counter() - self.started.pop(call_id)
+
+
+def cl100k(text: str) -> int:
+    """Tokens of a text."""
+    import litellm
+
+    return len(litellm.encode(model="gpt-4", text=text))
+
+
+def prompt_tokens(requests: list[dict]) -> int:
+    """Tokens of the prompts of requests."""
+    return sum(cl100k(message["content"]) for request in requests for message in request["messages"])
+
+
+def load(data: Path, count: int) -> tuple[list[dict], list[dict]]:
+    """The first passages of openie/ and the MuSiQue questions whose support lies in them."""
+    lines = (data / "openie/musique_train_gpt-3.5-turbo.jsonl").read_text().splitlines()[:count]
+    openie = [json.loads(line) for line in lines]
+    there = {one_line(row["text"]) for row in openie}
+    rows = [json.loads(line) for line in (data / "musique/train.jsonl").read_text().splitlines()]
+    questions = [
+        row
+        for row in rows
+        if all(one_line(p["paragraph_text"]) in there for p in row["paragraphs"] if p["is_supporting"])
+    ]
+    return openie, questions[:10]
+
+
+def run_index(corpus: Path, out: Path, address: str) -> float:
+    """Seconds that ``cirag-dspy index`` takes, imports included."""
+    started = time.perf_counter()
+    subprocess.run(index_command(corpus, out, address), check=True, capture_output=True, env=environment())
+    return time.perf_counter() - started
+
+
+def index_command(corpus: Path, out: Path, address: str) -> list[str]:
+    """The command that builds the index."""
+    command = [str(Path(sys.executable).parent / "cirag-dspy"), "index", str(corpus), "--out", str(out)]
+    return [*command, "--lm", "openai/scripted", "--api-base", address, "--no-cache", "--threads", "4", "--quiet"]
+
+
+def environment() -> dict[str, str]:
+    """A key for the scripted server."""
+    return {**os.environ, "OPENAI_API_KEY": "none"}
+
+
+def killed_half_way(corpus: Path, out: Path, address: str, requests: list[dict], half: int) -> int:
+    """Requests in all when the index command is killed after ``half`` of them and run again."""
+    process = subprocess.Popen(
+        index_command(corpus, out, address), env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    while len(requests) < half and process.poll() is None:
+        time.sleep(0.002)
+    process.kill()
+    process.wait()
+    run_index(corpus, out, address)
+    return len(requests)
+
+
+def main() -> None:
+    """Print one JSON object."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--passages", type=int, default=200)
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    options = parser.parse_args()
+    openie, questions = load(options.data, options.passages)
+    script = Script(openie, questions)
+    work = Path(tempfile.mkdtemp())
+    corpus = work / "corpus.jsonl"
+    corpus.write_text("\n".join(json.dumps({"title": row["title"], "text": row["text"]}) for row in openie))
+    with openai_server(script) as (address, requests):
+        seconds = run_index(corpus, work / "index", address)
+        first = list(requests)
+        requests.clear()
+        run_index(corpus, work / "index", address)
+        second = len(requests)
+        requests.clear()
+
+        def slow(messages: list[dict[str, str]]) -> str:
+            time.sleep(0.02)
+            return script(messages)
+
+        with openai_server(slow) as (slow_address, slow_requests):
+            total = killed_half_way(corpus, work / "killed", slow_address, slow_requests, len(first) // 2)
+        with CorpusIndex.open(work / "index", Embedder()) as index:
+            counts, passages = index.counts(), len(index)
+            asked = ask(index, questions, address, requests)
+    size = sum(file.stat().st_size for file in (work / "index").rglob("*"))
+    words = sum(cl100k(f"{row['title']} {row['text']}") for row in openie)
+    result = {
+        "bench": "cost",
+        "indexing": {
+            "passages": passages,
+            "calls_per_passage": round(len(first) / passages, 3),
+            "prompt_tokens_per_passage": round(prompt_tokens(first) / passages, 1),
+            "prompt_tokens_over_corpus_tokens": round(prompt_tokens(first) / words, 2),
+            "calls_of_a_second_run": second,
+            "paid_again_after_kill": total - len(first),
+            "triples": counts["triples"],
+            "disk_mb": round(size / 1e6, 2),
+            "seconds": round(seconds, 1),
+        },
+        "asking": asked,
+        "machine": machine(),
+        "versions": versions(),
+    }
+    shutil.rmtree(work)
+    print(json.dumps(result, indent=1))
+
+
+def ask(index: CorpusIndex, questions: list[dict], address: str, requests: list[dict]) -> dict:
+    """Calls, tokens and own overhead of each system on the questions."""
+    lm = dspy.LM("openai/scripted", api_base=address, api_key="none", cache=False, max_tokens=512)
+    found = {}
+    for name in ("cirag", "native_rag"):
+        program = build_system(name, index)
+        with dspy.context(lm=lm):
+            program(question=questions[0]["question"])  # imports, connections
+        rows = []
+        for row in questions:
+            requests.clear()
+            waiting = Waiting()
+            started = time.perf_counter()
+            with dspy.context(lm=lm, callbacks=[waiting]):
+                prediction = program(question=row["question"])
+            own = time.perf_counter() - started - waiting.total
+            hops = len(prediction.hops)
+            rows.append((len(requests), prompt_tokens(requests), own, hops, prediction))
+        two_hop = [row for row, question in zip(rows, questions, strict=True) if question["id"].startswith("2hop")]
+        found[name] = {
+            "questions": len(rows),
+            "calls": statistics.mean(row[0] for row in rows),
+            "calls_over_hops": statistics.mean(row[0] - row[3] for row in rows),
+            "prompt_tokens": round(statistics.mean(row[1] for row in rows)),
+            "prompt_tokens_two_hop_max": max((row[1] for row in two_hop), default=0),
+            "own_overhead_ms_median": round(1000 * statistics.median(row[2] for row in rows), 1),
+            "levels": sorted({row[4].level for row in rows}),
+            "right": sum(row[4].answer == question["answer"] for row, question in zip(rows, questions, strict=True)),
+            "citations": round(statistics.mean(len(row[4].citations) for row in rows), 1),
+        }
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""The index that a benchmark is run on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from cirag_dspy.benchmarks.base import Benchmark
+from cirag_dspy.benchmarks.demo import demo_triples
+from cirag_dspy.corpus.embedder import Embedder
+from cirag_dspy.corpus.index import CorpusIndex
+from cirag_dspy.corpus.ingest import Document
+from cirag_dspy.errors import CorpusIndexError, RunError
+from cirag_dspy.paths import cache_dir
+from cirag_dspy.schema import Extraction
+
+GIVEN = "given"
+
+
+def open_corpus(
+    benchmark: Benchmark,
+    *,
+    path: Path | None = None,
+    embedder: str = "embedded",
+    extractor: str = GIVEN,
+    progress: Callable[[int, int | None], None] | None = None,
+) -> CorpusIndex:
+    """An index of the benchmark's passages, brought up to date; extracts nothing.
+
+    Args:
+        benchmark: Its passages are the corpus.
+        path: An index that has them all, used as it is; without it, one in the cache folder, shared by all runs on the
+            same passages with the same embedder and extractor.
+        embedder: For a new index.
+        extractor: What writes the triples; triples of two extractors are never mixed. ``given``: those of the demo set.
+        progress: Called with the number of passages done.
+
+    Raises:
+        RunError: The index lacks passages, or ``given`` triples are asked of a data set without any.
+        CorpusIndexError: The index can't be used.
+    """
+    if path is not None:
+        opened = CorpusIndex.open(path)
+        known = opened.passages([passage.id for passage in benchmark.passages])
+        missing = [passage.title for passage in benchmark.passages if passage.id not in known]
+        if missing:
+            opened.close()
+            raise RunError(
+                f"{path} lacks {len(missing)} of the {len(benchmark.passages)} passages of this benchmark (the first: "
+                f"{missing[0]!r}); leave --index out to build one for it"
+            )
+        return opened
+    if not benchmark.passages:
+        raise RunError(f"{benchmark.name} {benchmark.split} has no passages; give --corpus or --index")
+    if extractor == GIVEN and benchmark.name != "demo":
+        raise RunError(f"{benchmark.name} has no triples of its own; --extract given is for the demo set")
+    folder = (
+        cache_dir()
+        / "indexes"
+        / "-".join((benchmark.name, benchmark.corpus_hash[:12], slug(embedder), slug(extractor)))
+    )
+    encoder = Embedder(embedder)
+    opened = CorpusIndex.open(folder, encoder) if CorpusIndex.exists(folder) else _create(folder, encoder)
+    if len(opened) != len(benchmark.passages):
+        opened.add((Document(passage.id, (passage,)) for passage in benchmark.passages), progress=progress)
+    if opened.extractor is None:
+        opened.extractor = extractor
+        if extractor == GIVEN:
+            for passage_id, triples in demo_triples().items():
+                opened.keep(passage_id, Extraction("done", tuple(triples)))
+            opened.embed_triples()
+    return opened
+
+
+def _create(folder: Path, encoder: Embedder) -> CorpusIndex:
+    try:
+        return CorpusIndex.create(folder, encoder)
+    except CorpusIndexError as error:
+        raise CorpusIndexError(f"{error}; --cache-dir or CIRAG_DSPY_CACHE names another place for it") from None
+
+
+def slug(text: str) -> str:
+    """A name as part of a file name."""
+    return re.sub(r"[^\w.-]+", "-", text).strip("-.")[-60:]

@@ -1,0 +1,66 @@
+"""What a command would cost, before it calls anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cirag_dspy.adapter import LineAdapter
+from cirag_dspy.benchmarks.base import Benchmark
+from cirag_dspy.schema import Passage
+from cirag_dspy.signatures import (
+    AnswerAnyway,
+    AnswerIfSufficient,
+    ExtractTriples,
+    FindEntities,
+    Integrate,
+    RelateEntities,
+)
+
+# English prose has about this many characters a token; exact counts would need the LM's own tokenizer.
+CHARACTERS_PER_TOKEN = 4
+# What a reply, a fact and a question take, in characters, as measured with gpt-3.5's triples on MuSiQue passages.
+REPLY, FACT, QUESTION = 240, 60, 100
+TRIPLES_PER_PASSAGE = 10
+
+
+def extraction_cost(passages: Sequence[Passage], calls: str) -> dict[str, int]:
+    """LM calls and tokens to extract the triples of ``passages`` in ``one`` or ``two`` calls each."""
+    signatures = (ExtractTriples,) if calls == "one" else (FindEntities, RelateEntities)
+    prompt = sum(_system(signature) for signature in signatures) * len(passages)
+    prompt += sum(len(passage.title) + len(passage.text) + 20 for passage in passages) * len(signatures)
+    reply = len(passages) * TRIPLES_PER_PASSAGE * FACT
+    return {
+        "lm_calls": len(passages) * len(signatures),
+        "prompt_tokens": _tokens(prompt),
+        "reply_tokens": _tokens(reply),
+    }
+
+
+def run_cost(benchmark: Benchmark, system: str, settings: Mapping[str, Any]) -> dict[str, int]:
+    """LM calls and tokens that answering a benchmark's questions takes at most, every hop and level being needed."""
+    questions = len(benchmark.examples)
+    passage = sum(len(p.title) + len(p.text) for p in benchmark.passages) // max(1, len(benchmark.passages))
+    if system == "native_rag":
+        calls, prompt = 1, _system(AnswerAnyway) + QUESTION + settings["k"] * passage
+    else:
+        hops, levels = settings["max_hops"], len(settings["levels"])
+        turn = 2 * QUESTION + settings["n"] * FACT
+        calls = hops + levels + 1
+        prompt = hops * _system(Integrate) + turn * hops * (hops + 1) // 2 + REPLY * hops * (hops - 1) // 2
+        prompt += (
+            levels * (_system(AnswerIfSufficient) + QUESTION) + _system(AnswerAnyway) + 2 * settings["k"] * passage
+        )
+    return {
+        "lm_calls": questions * calls,
+        "prompt_tokens": questions * _tokens(prompt),
+        "reply_tokens": questions * calls * _tokens(REPLY),
+    }
+
+
+def _system(signature: Any) -> int:
+    return len(LineAdapter().format_system_message(signature))
+
+
+def _tokens(characters: int) -> int:
+    return round(characters / CHARACTERS_PER_TOKEN)

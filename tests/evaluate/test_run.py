@@ -1,0 +1,140 @@
+import json
+
+import dspy
+import pytest
+
+from cirag_dspy.errors import RunError
+from cirag_dspy.evaluate.run import RunFolder, run
+from cirag_dspy.schema import Citation, Hop, Triple
+from tests.fakes import scripted_lm
+
+
+def example(id, question="q", answer="Paris", gold=("p1",), missing=0):
+    return dspy.Example(
+        id=id,
+        question=question,
+        answer=answer,
+        answers=[answer],
+        type="bridge",
+        dataset="hotpotqa",
+        gold_passages=list(gold),
+        gold_missing=missing,
+    ).with_inputs("question")
+
+
+class System:
+    """Answers from a table; an exception in it is raised."""
+
+    def __init__(self, answers):
+        self.answers = answers
+        self.asked = []
+
+    def __call__(self, question):
+        self.asked.append(question)
+        answer = self.answers[question]
+        if isinstance(answer, BaseException):
+            raise answer
+        triple = Triple("a", "b", "c", "p1", 0)
+        return dspy.Prediction(
+            answer=answer,
+            level="triples",
+            passages=["p1", "p2"],
+            hops=[Hop(question, ("p1",), (triple,), "t", (triple,), "")],
+            citations=[Citation("p1", "T", 0, "s")],
+            stopped="answerable",
+        )
+
+
+MANIFEST = {"dataset": "x", "threads": 1}
+
+
+def test_rows_and_summary(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    examples = [example("1", "a"), example("2", "b", gold=("p1", "p9")), example("3", "c", gold=("p1",), missing=1)]
+    summary = run(System({"a": "Paris", "b": "Paris, France", "c": "Rome"}), examples, folder, MANIFEST)
+    assert summary["n"] == 3 and summary["errors"] == 0
+    assert summary["em"] == pytest.approx(1 / 3, abs=1e-4)
+    assert summary["f1"] == pytest.approx((1 + 2 / 3 + 0) / 3, abs=1e-4)
+    assert summary["recall"]["@2"] == pytest.approx((1 + 0.5 + 0.5) / 3, abs=1e-4)
+    assert summary["all_recall"]["@2"] == pytest.approx(1 / 3, abs=1e-4)
+    assert summary["levels"] == {"triples": {"n": 3, "em": summary["em"], "f1": summary["f1"]}}
+    rows = folder.rows()
+    assert [row["id"] for row in rows] == ["1", "2", "3"]
+    assert rows[0]["hops"][0]["core"] == ["a | b | c"]
+    assert rows[0]["citations"] == [{"title": "T", "sentence": 0, "text": "s", "passage_id": "p1"}]
+    assert json.loads((folder.path / "results.json").read_text())["summary"] == summary
+
+
+def test_failures_are_rows_apart_and_are_asked_again(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    examples = [example(str(number), f"q{number}") for number in range(20)]
+    answers = {f"q{number}": "Paris" for number in range(20)}
+    broken = System({**answers, "q3": RuntimeError("boom\nsecret"), "q7": ValueError("bad")})
+    summary = run(broken, examples, folder, MANIFEST, threads=4)
+    assert (summary["n"], summary["errors"], summary["em"]) == (20, 2, 0.9)
+    assert next(row for row in folder.rows() if row["id"] == "3")["error"] == "RuntimeError: boom secret"
+    mended = System(answers)
+    summary = run(mended, examples, folder, MANIFEST, resume=True)
+    assert sorted(mended.asked) == ["q3", "q7"]
+    assert (summary["n"], summary["errors"], summary["em"]) == (20, 0, 1.0)
+
+
+def test_resume_after_a_kill_in_the_middle_of_a_line(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    examples = [example("1", "a"), example("2", "b"), example("3", "c")]
+    answers = {"a": "Paris", "b": "Paris", "c": "Paris"}
+    run(System(answers), examples, folder, MANIFEST)
+    text = folder.rows_file.read_text()
+    folder.rows_file.write_text(text[: text.index('"id": "3"') + 20])
+    system = System(answers)
+    summary = run(system, examples, folder, MANIFEST, resume=True)
+    assert system.asked == ["c"]
+    assert summary["n"] == 3 and [row["id"] for row in folder.rows()] == ["1", "2", "3"]
+
+
+def test_a_folder_belongs_to_one_run(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    system = System({"q": "Paris"})
+    run(system, [example("1")], folder, MANIFEST)
+    with pytest.raises(RunError, match="already holds a run; --resume"):
+        run(system, [example("1")], folder, MANIFEST)
+    with pytest.raises(RunError, match=r"other settings \(dataset: x -> y\)"):
+        run(system, [example("1")], folder, {**MANIFEST, "dataset": "y"}, resume=True)
+    run(system, [example("1")], folder, {**MANIFEST, "threads": 9}, resume=True)
+    assert system.asked == ["q"]
+
+
+def test_no_examples_is_an_error(tmp_path):
+    with pytest.raises(RunError, match="no examples"):
+        run(System({}), [], RunFolder(tmp_path / "run"), MANIFEST)
+
+
+def test_a_folder_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(RunError, match="choose another --out"):
+        run(System({"q": "x"}), [example("1")], RunFolder(tmp_path / "file" / "run"), MANIFEST)
+
+
+def test_cost_is_counted_per_question_and_survives_threads(tmp_path):
+    lm, _ = scripted_lm(lambda messages: "answer: Paris")
+
+    class Asks(dspy.Module):
+        def __init__(self):
+            super().__init__()
+            self.predict = dspy.Predict("question -> answer")
+
+        def forward(self, question):
+            from cirag_dspy.adapter import LineAdapter
+
+            with dspy.context(adapter=LineAdapter()):
+                for number in range(3):
+                    self.predict(question=f"{question} {number}")
+            return dspy.Prediction(answer="Paris", passages=[])
+
+    examples = [example(str(number), f"q{number}") for number in range(5)]
+    folder = RunFolder(tmp_path / "run")
+    with dspy.context(lm=lm):
+        summary = run(Asks(), examples, folder, MANIFEST, threads=8)
+    assert summary["lm"]["calls"] == 15
+    assert all(row["lm"]["calls"] == 3 for row in folder.rows())
+    assert summary["lm"]["completion_tokens"] == 15 * (len("answer: Paris") // 4)
