@@ -13,10 +13,38 @@ from concurrent.futures import ThreadPoolExecutor
 
 from cirag_dspy.lms import load_lm
 
-WORDS = (
-    "river mountain city author novel film born died capital population century king battle university song album "
-    "award team league player bridge painter island senator physicist opera railway museum treaty harbour"
-).split()
+WORDS = [
+    "river",
+    "mountain",
+    "city",
+    "author",
+    "novel",
+    "film",
+    "born",
+    "died",
+    "capital",
+    "population",
+    "century",
+    "king",
+    "battle",
+    "university",
+    "song",
+    "album",
+    "award",
+    "team",
+    "league",
+    "player",
+    "bridge",
+    "painter",
+    "island",
+    "senator",
+    "physicist",
+    "opera",
+    "railway",
+    "museum",
+    "treaty",
+    "harbour",
+]
 
 
 def main() -> int:

@@ -154,6 +154,9 @@ def openai_server(
         daemon_threads = True
         request_queue_size = 64
 
+        def handle_error(self, request, client_address):
+            pass  # a client that was killed
+
     server = Server(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

@@ -39,7 +39,7 @@ def ask(
     from cirag_dspy.systems import build_system
 
     with CorpusIndex.open(index) as opened:
-        program = build_system(system, opened, k=k, n=n, max_hops=max_hops)
+        program = build_system(system, opened, **common.given(k=k, n=n, max_hops=max_hops))
         model = common.open_lm(lm, api_base=api_base, max_tokens=max_tokens, tries=tries, cache=not no_cache)
         meter = LMMeter()
         with dspy.context(lm=model), meter.context():

@@ -80,6 +80,11 @@ def progress(total: int | None, unit: str, quiet: bool) -> Iterator[Callable[...
         yield move
 
 
+def given(**options: Any) -> dict[str, Any]:
+    """The options that were given."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
 def say(message: str, quiet: bool = False) -> None:
     """A line for the person at the terminal: on stderr, never mixed with results."""
     if not quiet:

@@ -81,14 +81,8 @@ def evaluate(
         ids=ids.split(",") if ids else None,
         setting=setting,
     )
-    knobs: dict[str, Any] = {
-        "k": k,
-        "n": n,
-        "max_hops": max_hops,
-        "levels": tuple(levels.split(",")) if levels else None,
-        "rank": rank,
-    }
-    knobs = {knob: value for knob, value in knobs.items() if value is not None}
+    chosen = tuple(levels.split(",")) if levels else None
+    knobs = common.given(k=k, n=n, max_hops=max_hops, levels=chosen, rank=rank)
     if "extract" in settings_of(system):
         knobs["extract"] = calls if extract in ("online", "offline") else None
     if dry_run:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from threading import RLock
+from threading import Lock, RLock
 from types import TracebackType
 from typing import Any
 
@@ -43,6 +44,7 @@ class CorpusIndex:
         self._vectors: VectorIndex | None = None
         self._shelves = Shelves(store, self._encode)
         self._lock = RLock()
+        self._extracting: dict[str, Lock] = {}
 
     @classmethod
     def create(cls, path: str | Path, embedder: Encoder) -> CorpusIndex:
@@ -141,6 +143,16 @@ class CorpusIndex:
         self._shelves.keep(passage_id, extraction)
         self._changed = True
 
+    @contextmanager
+    def extraction_lock(self, passage_id: str) -> Iterator[None]:
+        """Held while a passage is being extracted, so that two threads of one process do not pay for it twice."""
+        with self._lock:
+            lock = self._extracting.setdefault(passage_id, Lock())
+        with lock:
+            yield
+        with self._lock:
+            self._extracting.pop(passage_id, None)
+
     # Building
 
     def add(
@@ -215,6 +227,11 @@ class CorpusIndex:
             self._manifest.extractor = name
             self._changed = True
             self.flush()
+
+    @property
+    def embedder_state(self) -> dict[str, Any]:
+        """Name, dimension, prompts and fingerprint of the embedder, as the manifest has them."""
+        return dict(self._manifest.embedder)
 
     def counts(self) -> dict[str, int]:
         """Numbers of ``passages`` and ``triples``, and of passages ``pending``, ``done``, ``empty`` and ``failed``."""
