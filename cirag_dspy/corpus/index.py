@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from threading import Lock, RLock
 from types import TracebackType
@@ -44,7 +44,7 @@ class CorpusIndex:
         self._vectors: VectorIndex | None = None
         self._shelves = Shelves(store, self._encode)
         self._lock = RLock()
-        self._extracting: dict[str, Lock] = {}
+        self._extracting = [Lock() for _ in range(1024)]
 
     @classmethod
     def create(cls, path: str | Path, embedder: Encoder) -> CorpusIndex:
@@ -143,15 +143,12 @@ class CorpusIndex:
         self._shelves.keep(passage_id, extraction)
         self._changed = True
 
-    @contextmanager
-    def extraction_lock(self, passage_id: str) -> Iterator[None]:
-        """Held while a passage is being extracted, so that two threads of one process do not pay for it twice."""
-        with self._lock:
-            lock = self._extracting.setdefault(passage_id, Lock())
-        with lock:
-            yield
-        with self._lock:
-            self._extracting.pop(passage_id, None)
+    def extraction_lock(self, passage_id: str) -> AbstractContextManager[Any]:
+        """Held while a passage is being extracted, so that two threads of a process don't pay for it twice.
+
+        A thread may hold one at a time: passages share locks.
+        """
+        return self._extracting[hash(passage_id) % len(self._extracting)]
 
     # Building
 

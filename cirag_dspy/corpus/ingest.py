@@ -25,8 +25,8 @@ _ROW = "a row is {title?, text | paragraph_text | contents, id?}"
 class Document:
     """A source of the corpus (a file, or a row of one) and all its passages, in order.
 
-    ``file`` names the file that the source is a row of: once that file was read to its end, rows that did not come
-    again leave the index. Sources without one are only replaced or removed by name.
+    ``file`` names the file that the source is a row of, or the folder that it is a file of: once that was read to its
+    end, sources that did not come again leave the index. Sources without one are only replaced or removed by name.
     """
 
     source: str
@@ -38,7 +38,7 @@ def read_corpus(path: str | Path) -> Iterator[Document]:
     """Documents of a corpus, in a fixed order.
 
     * A folder: its ``.txt`` and ``.md`` files at any depth; hidden files and links that lead outside are passed over.
-      The source is the relative path, the title the first heading (``.md``) or the file's stem.
+      The source is ``FOLDER/PATH``, the title the first heading (``.md``) or the file's stem.
     * One ``.txt`` or ``.md`` file.
     * ``.jsonl``, ``.json`` (a list) or ``.tsv`` (DPR: ``id, text, title``): a row is a passage, never cut. The source
       is ``FILE#ID``; the passage id is the row's id, or without one the hash of title and text.
@@ -53,7 +53,8 @@ def read_corpus(path: str | Path) -> Iterator[Document]:
         files = list(_text_files(path))
         if not files:
             raise DataError(f"{path}: no .txt or .md file in this folder: name a folder of texts, or a .jsonl file")
-        return (_text_document(file, file.relative_to(path).as_posix()) for file in files)
+        folder = f"{path.resolve().name}/"
+        return (_text_document(file, folder + file.relative_to(path).as_posix(), folder) for file in files)
     if not path.is_file():
         raise DataError(f"{path}: no such file or folder")
     if path.suffix.lower() in {".txt", ".md"}:
@@ -111,7 +112,7 @@ def _text_files(folder: Path) -> Iterator[Path]:
                 yield file
 
 
-def _text_document(path: Path, source: str) -> Document:
+def _text_document(path: Path, source: str, folder: str | None = None) -> Document:
     text = _decode(path.read_bytes(), str(path))
     title = path.stem
     if path.suffix.lower() == ".md":
@@ -120,7 +121,7 @@ def _text_document(path: Path, source: str) -> Document:
             title = heading[1]
             text = text[: heading.start()] + text[heading.end() :]
         text = _HEADING.sub(r"\n\n\1\n\n", text)
-    return Document(source, tuple(Passage.create(title, sentences) for sentences in cut(text)))
+    return Document(source, tuple(Passage.create(title, sentences) for sentences in cut(text)), folder)
 
 
 def _row_documents(path: Path) -> Iterator[Document]:

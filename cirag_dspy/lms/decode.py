@@ -224,7 +224,8 @@ class Decoder:
         vocabulary = self.model.get_input_embeddings().num_embeddings
         tokens = [(7 * i + 3) % vocabulary for i in range(6)]
         try:
-            self.model.set_attn_implementation("sdpa")
+            if self.model.config._attn_implementation == ATTENTION:  # another engine had this model before
+                self.model.set_attn_implementation("eager")
             own = self.model(input_ids=torch.tensor([tokens], device=self.model.device), use_cache=False).logits[0, -1]
             self.model.set_attn_implementation(ATTENTION)
             row = Row(tokens)

@@ -27,7 +27,8 @@ def test_a_folder(tmp_path):
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git" / "c.txt").write_text("x")
     documents = list(read_corpus(tmp_path))
-    assert [d.source for d in documents] == ["README.MD", "b.txt", "sub/a.md"]
+    assert [d.source for d in documents] == [f"{tmp_path.name}/{name}" for name in ("README.MD", "b.txt", "sub/a.md")]
+    assert {d.file for d in documents} == {f"{tmp_path.name}/"}
     assert [d.passages[0].title for d in documents] == ["README", "b", "The *title*"]
     assert documents[1].passages == (Passage.create("b", ["One.", "Two."]),)
     assert documents[2].passages[0].text == "Before. Body here. Part More."
@@ -44,7 +45,7 @@ def test_links_that_leave_the_folder_are_passed_over(tmp_path):
     os.symlink(tmp_path / "outside.txt", folder / "link.txt")
     os.symlink(tmp_path / "dir", folder / "linked")
     os.symlink(folder / "nowhere.txt", folder / "broken.txt")
-    assert [d.source for d in read_corpus(folder)] == ["inside.txt"]
+    assert [d.source for d in read_corpus(folder)] == ["folder/inside.txt"]
 
 
 def test_one_text_file_in_utf_8_with_a_byte_order_mark(tmp_path):
