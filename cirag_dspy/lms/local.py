@@ -259,11 +259,7 @@ def _closed_error() -> ConfigurationError:
 
 
 class AsyncLocalEngine:
-    """The same engine for `acall`: shares the worker, and holds no thread while it waits.
-
-    Args:
-        engine: The engine that does the work.
-    """
+    """The same engine for `acall`: shares the worker, and holds no thread while it waits."""
 
     def __init__(self, engine: LocalEngine) -> None:
         self.engine = engine

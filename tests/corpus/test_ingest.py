@@ -32,7 +32,6 @@ def test_a_folder(tmp_path):
     assert [d.passages[0].title for d in documents] == ["README", "b", "The *title*"]
     assert documents[1].passages == (Passage.create("b", ["One.", "Two."]),)
     assert documents[2].passages[0].text == "Before. Body here. Part More."
-    assert all(d.file is None for d in documents)
 
 
 def test_links_that_leave_the_folder_are_passed_over(tmp_path):
