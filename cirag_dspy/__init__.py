@@ -12,6 +12,7 @@ The names below are loaded on first use, so that importing the package is instan
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,12 @@ if TYPE_CHECKING:
     from cirag_dspy.schema import Citation, Hop, Passage, Triple
     from cirag_dspy.systems.cirag import CIRAGModule
     from cirag_dspy.systems.native_rag import NativeRAG
+
+# DSPy and litellm would fetch a price list at first use: five seconds and a warning when offline.
+os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+# Torch's threads wait for each other by spinning; with anything else on the cores (the embedder beside the LM, another
+# run) that makes both several times slower. Torch reads this once, when it is first imported.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 _WHERE = {
     "CIRAGModule": "cirag_dspy.systems.cirag",

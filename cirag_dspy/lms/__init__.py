@@ -5,16 +5,9 @@ Importing this imports neither torch nor transformers; loading a local model doe
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import Any
-
-# DSPy and litellm would fetch a price list at first use: five seconds and a warning when offline.
-os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-# Torch's threads wait for each other by spinning; with anything else on the cores (the embedder, another run) that made
-# a local model 3 to 10 times slower. Read once, when torch is first imported.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import dspy
 

@@ -14,6 +14,8 @@ import dspy
 from dspy.utils.callback import ACTIVE_CALL_ID, BaseCallback
 from dspy.utils.usage_tracker import UsageTracker
 
+COUNTS = ("calls", "cached", "failed", "prompt_tokens", "completion_tokens")
+
 
 class LMMeter(BaseCallback):
     """Counts every `dspy.LM` call made inside `context()`, in this thread and in those DSPy starts from it.
@@ -26,12 +28,15 @@ class LMMeter(BaseCallback):
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._open: dict[str, bool] = {}
-        self._counts = dict.fromkeys(("calls", "cached", "failed", "prompt_tokens", "completion_tokens"), 0)
+        self._counts: dict[str, dict[str, int]] = {}
 
-    def snapshot(self) -> dict[str, int]:
-        """The counts so far: calls, cached, failed, prompt_tokens, completion_tokens."""
+    def snapshot(self) -> dict[str, Any]:
+        """The counts so far: calls, cached, failed, prompt_tokens, completion_tokens; ``by_module`` the same for each
+        module whose predictors called, by its class name.
+        """
         with self._lock:
-            return dict(self._counts)
+            modules = {module: dict(counts) for module, counts in self._counts.items()}
+        return {name: sum(counts[name] for counts in modules.values()) for name in COUNTS} | {"by_module": modules}
 
     @contextmanager
     def context(self) -> Iterator[LMMeter]:
@@ -53,7 +58,7 @@ class LMMeter(BaseCallback):
         """DSPy calls this after every LM call; only a model's answer has reported usage by then."""
         with self._lock:
             answered = self._open.pop(call_id, False)
-            self._counts["failed" if exception is not None else "calls" if answered else "cached"] += 1
+            self._count("failed" if exception is not None else "calls" if answered else "cached")
 
     def add_usage(self, usage: Mapping[str, Any]) -> None:
         """Add what an answer cost, as its provider reports it; `{}` where it reports nothing."""
@@ -62,10 +67,13 @@ class LMMeter(BaseCallback):
             if call_id in self._open:
                 self._open[call_id] = True
             else:  # handed over by a nested dspy.track_usage: that call ended, and passed for a cached one
-                self._counts["calls"] += 1
-                self._counts["cached"] -= 1
-            self._counts["prompt_tokens"] += _number(usage, "prompt_tokens", "input_tokens")
-            self._counts["completion_tokens"] += _number(usage, "completion_tokens", "output_tokens")
+                self._count("calls")
+                self._count("cached", -1)
+            self._count("prompt_tokens", _number(usage, "prompt_tokens", "input_tokens"))
+            self._count("completion_tokens", _number(usage, "completion_tokens", "output_tokens"))
+
+    def _count(self, name: str, number: int = 1) -> None:
+        self._counts.setdefault(_caller(), dict.fromkeys(COUNTS, 0))[name] += number
 
     def __deepcopy__(self, memo: dict[int, Any]) -> LMMeter:
         """Itself: DSPy copies settings for its threads, and all of them count here."""
@@ -109,6 +117,13 @@ class _Entries:
     def extend(self, entries: list[dict[str, Any]]) -> None:
         for entry in entries:
             self._tap.add_usage(self._model, entry)
+
+
+def _caller() -> str:
+    """Class name of the innermost module around the predictor that calls; of the predictor where it stands alone."""
+    callers = [caller for caller in dspy.settings.get("caller_modules") or [] if isinstance(caller, dspy.Module)]
+    modules = [caller for caller in callers if not isinstance(caller, dspy.Predict)] or callers
+    return type(modules[-1]).__name__ if modules else "no module"
 
 
 def _number(usage: Mapping[str, Any], *names: str) -> int:

@@ -31,6 +31,10 @@ def counts(calls=0, cached=0, failed=0, prompt_tokens=0, completion_tokens=0):
     return locals()
 
 
+def totals(meter):
+    return {name: value for name, value in meter.snapshot().items() if name != "by_module"}
+
+
 def ask_all(lm, prefix):
     with ThreadPoolExecutor(8) as pool:
         jobs = []
@@ -45,10 +49,10 @@ def test_threads_sum_exactly_and_cached_calls_are_free(lm):
     meter, rerun = LMMeter(), LMMeter()
     with meter.context():
         ask_all(lm, "a b")
-    assert meter.snapshot() == counts(calls=40, prompt_tokens=280, completion_tokens=160)
+    assert totals(meter) == counts(calls=40, prompt_tokens=280, completion_tokens=160)
     with rerun.context():
         ask_all(lm, "a b")
-    assert rerun.snapshot() == counts(cached=40)
+    assert totals(rerun) == counts(cached=40)
     assert meter.snapshot()["calls"] == 40
 
 
@@ -63,7 +67,7 @@ def test_dspy_parallel_and_modules_with_usage_tracking(lm):
         dspy.Parallel(num_threads=4, disable_progress_bar=True)(
             [(Ask(), dspy.Example(text=f"p {i}").with_inputs("text")) for i in range(12)]
         )
-    assert meter.snapshot() == counts(calls=12, prompt_tokens=84, completion_tokens=24)
+    assert totals(meter) == counts(calls=12, prompt_tokens=84, completion_tokens=24)
 
 
 def test_failures_and_silent_providers_count(lm):
@@ -74,7 +78,7 @@ def test_failures_and_silent_providers_count(lm):
                 lm(text)
             except dspy.LMError:
                 assert text == "fail"
-    assert meter.snapshot() == counts(calls=2, failed=1, prompt_tokens=7, completion_tokens=1)
+    assert totals(meter) == counts(calls=2, failed=1, prompt_tokens=7, completion_tokens=1)
 
 
 def test_meters_nest_and_keep_what_was_there(lm):
@@ -91,8 +95,8 @@ def test_meters_nest_and_keep_what_was_there(lm):
             lm("two words")
         with dspy.track_usage() as nested:
             lm("three more words")
-    assert inner.snapshot() == counts(calls=1, prompt_tokens=7, completion_tokens=2)
-    assert outer.snapshot() == counts(calls=3, prompt_tokens=21, completion_tokens=6)
+    assert totals(inner) == counts(calls=1, prompt_tokens=7, completion_tokens=2)
+    assert totals(outer) == counts(calls=3, prompt_tokens=21, completion_tokens=6)
     assert tracker.get_total_tokens()["local/scripted"]["completion_tokens"] == 6
     assert nested.get_total_tokens()["local/scripted"]["completion_tokens"] == 3
     assert seen.n == 3
@@ -113,7 +117,7 @@ def test_async_calls(lm):
             await asyncio.gather(*(lm.acall(f"q {i}") for i in range(10)))
 
     asyncio.run(main())
-    assert meter.snapshot() == counts(calls=10, prompt_tokens=70, completion_tokens=20)
+    assert totals(meter) == counts(calls=10, prompt_tokens=70, completion_tokens=20)
 
 
 def test_other_names_for_usage():
@@ -121,3 +125,29 @@ def test_other_names_for_usage():
     with meter.context():
         dspy.settings.usage_tracker.add_usage("m", {"input_tokens": 4, "output_tokens": None})
     assert meter.snapshot()["prompt_tokens"] == 4
+
+
+def test_calls_are_told_apart_by_module(lm):
+    class Inner(dspy.Module):
+        def __init__(self):
+            super().__init__()
+            self.predict = dspy.Predict("question -> answer")
+
+        def forward(self):
+            lm("one two")
+
+    class Outer(dspy.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = Inner()
+
+        def forward(self):
+            self.inner()
+            lm("three")
+
+    meter = LMMeter()
+    with meter.context():
+        Outer()()
+        lm("four")
+    found = {name: module["completion_tokens"] for name, module in meter.snapshot()["by_module"].items()}
+    assert found == {"Inner": 2, "Outer": 1, "no module": 1}
