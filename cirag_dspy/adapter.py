@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import dspy
-from dspy.adapters.utils import apply_output_field_defaults, format_field_value
+from dspy.adapters.utils import apply_output_field_defaults, format_field_value, parse_value
 from dspy.utils.exceptions import AdapterParseError
 
 _FENCE = re.compile(r"^\s*```[\w-]*\s*$", re.M)
@@ -70,8 +71,8 @@ class LineAdapter(dspy.ChatAdapter):
         Raises:
             AdapterParseError: A field without a default is missing; ``parsed_result`` holds those that are there.
         """
-        fields = _marked(signature, completion) or _json_object(signature, completion) or _lines(signature, completion)
-        fields = apply_output_field_defaults(signature, fields)
+        texts = _marked(signature, completion) or _json_object(signature, completion) or _lines(signature, completion)
+        fields = apply_output_field_defaults(signature, _typed(signature, texts))
         if missing := [name for name in signature.output_fields if name not in fields]:
             raise AdapterParseError(
                 adapter_name=type(self).__name__,
@@ -99,6 +100,15 @@ def _labelled(name: str, value: Any, signature: type[dspy.Signature]) -> str:
 def _label_pattern(names: Mapping[str, Any]) -> re.Pattern[str]:
     alternatives = "|".join(re.escape(name).replace("_", "[ _-]?") for name in sorted(names, key=len, reverse=True))
     return re.compile(rf"^[\s*_#>`]*({alternatives})[\s*_`]*:[\s*_]*", re.I)
+
+
+def _typed(signature: type[dspy.Signature], texts: Mapping[str, str]) -> dict[str, Any]:
+    """The texts as their fields' types; one that is none of its type counts as missing."""
+    fields: dict[str, Any] = {}
+    for name, text in texts.items():
+        with suppress(ValueError):
+            fields[name] = parse_value(text, signature.output_fields[name].annotation)
+    return fields
 
 
 def _lines(signature: type[dspy.Signature], completion: str) -> dict[str, str]:

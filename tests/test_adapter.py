@@ -77,3 +77,10 @@ def test_fine_tuning_rows_are_the_prompt_used():
     row = LineAdapter().format_finetune_data(AnswerIfSufficient, [], inputs, {"thought": "t", "answer": "a"})
     assert row["messages"][:-1] == LineAdapter().format(AnswerIfSufficient, [], inputs)
     assert row["messages"][-1] == {"role": "assistant", "content": "thought: t\nanswer: a"}
+
+
+def test_typed_fields_are_read_as_their_types():
+    signature = dspy.Signature("question -> count: int, names: list[str]")
+    assert LineAdapter().parse(signature, 'count: 3\nnames: ["a", "b"]') == {"count": 3, "names": ["a", "b"]}
+    with pytest.raises(AdapterParseError, match="count:"):
+        LineAdapter().parse(signature, "count: many\nnames: []")

@@ -82,3 +82,7 @@ def test_help_needs_no_dspy():
     )
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     assert "LOADED []" in done.stdout
+
+
+def test_the_library_never_configures_dspy():
+    assert [path for path in FILES if "configure(" in path.read_text(encoding="utf-8")] == []

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import typer
 
@@ -19,26 +22,34 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command("index")(index)
-app.command("ask")(ask)
-app.command("eval")(evaluate)
 
 
 def main() -> None:
-    """Run the command line; errors become one line on stderr and an exit code (see ``design.md``)."""
-    try:
-        app(standalone_mode=True)
-    except CiragError as error:
-        _fail(str(error), 2)
-    except KeyboardInterrupt:
-        _fail("interrupted; what was finished is saved, run the same command again to go on", 130)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(1) from None
-    except Exception as error:
-        if not _is_lm_error(error):
-            raise
-        _fail(f"the LM can't be used: {' '.join(str(error).split())[:400]}", 2)
+    """Run the command line."""
+    app()
+
+
+def _guarded(command: Callable[..., None]) -> Callable[..., None]:
+    """A command whose errors are one line on stderr and an exit code: 2 asked for wrongly, 130 interrupted."""
+
+    @functools.wraps(command)
+    def run(*args: Any, **kwargs: Any) -> None:
+        try:
+            command(*args, **kwargs)
+        except CiragError as error:
+            _fail(str(error), 2)
+        except KeyboardInterrupt:
+            _fail("interrupted; what was finished is saved, the same command goes on from there", 130)
+        except BrokenPipeError:
+            # The reader of our output went away; nobody is left to tell.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise SystemExit(1) from None
+        except Exception as error:
+            if not _is_lm_error(error):
+                raise
+            _fail(f"the LM can't be used: {' '.join(str(error).split())[:400]}", 2)
+
+    return run
 
 
 def _is_lm_error(error: Exception) -> bool:
@@ -52,3 +63,8 @@ def _is_lm_error(error: Exception) -> bool:
 def _fail(message: str, code: int) -> None:
     typer.echo(f"error: {message}", err=True)
     raise SystemExit(code)
+
+
+app.command("index")(_guarded(index))
+app.command("ask")(_guarded(ask))
+app.command("eval")(_guarded(evaluate))

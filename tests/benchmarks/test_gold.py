@@ -27,7 +27,9 @@ def test_missing_gold_is_kept_out_and_counted(tmp_path):
     assert len(benchmark.examples[0].gold_passages) == 1
     assert benchmark.examples[0].gold_missing == 1
     assert (benchmark.notes["gold_total"], benchmark.notes["gold_missing"]) == (2, 1)
-    assert benchmark.notes["warnings"] == ["1 of 2 gold passages are not in the corpus; recall counts them as not found"]
+    assert benchmark.notes["warnings"] == [
+        "1 of 2 gold passages are not in the corpus; recall counts them as not found"
+    ]
 
 
 def test_fullwiki_gold_is_found_among_the_paragraphs_of_other_questions(tmp_path):

@@ -279,6 +279,30 @@ def test_usage_and_async(filled):
     assert prediction.get_lm_usage()["scripted/lm"]["completion_tokens"] > 0
 
 
+def test_many_questions_at_once(index):
+    """In threads and in one event loop, with triples still to be extracted: same answers, each passage paid for once."""
+    import asyncio
+    from concurrent.futures import ThreadPoolExecutor
+
+    gold = GoldLM([DIRECTED], ["none"], "Ada Brook")
+    lm, _ = scripted_lm(gold)
+    program = CIRAGModule(index, k=2, n=4)
+    program.set_lm(lm)
+    question = "Who directed the film Harbor Song?"
+
+    async def gather():
+        return await asyncio.gather(*(dspy.asyncify(program)(question=question) for _ in range(4)))
+
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda _: program(question=question), range(4)))
+    answers += asyncio.run(gather())
+    assert [(answer.answer, answer.level) for answer in answers] == [("Ada Brook", "triples")] * 8
+    assert sorted(call for call in gold.calls if call.startswith("extract")) == [
+        "extract Harbor Light",
+        "extract Harbor Song",
+    ]
+
+
 @pytest.mark.parametrize("knob", ["k", "n", "max_hops", "threads"])
 def test_knobs_are_checked(filled, knob):
     with pytest.raises(ValueError, match=f"{knob} must be at least 1, not 0"):
