@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from cirag_dspy.schema import Triple
-from cirag_dspy.text import match_key, normalize_answer, one_line
+from cirag_dspy.text import match_key, normalize_answer, one_line, words
 
 Fields = tuple[str, str, str]
 
@@ -16,7 +16,7 @@ _NOTHING = frozenset({"none", "no triples", "no facts", "na", "nothing"})
 _BULLET = re.compile(r"^\s*(?:[-*•]\s+|\(?\d{1,3}[.):]\s+)")
 _DECORATION = re.compile(r"^```|^\s*[{}\[\],]*\s*$|^[\w \"']{1,20}:\s*[\[{]?$|^[\s|:-]+$")
 _OPENING = re.compile(r"[\[{](?=\s*[\"\[{])")
-_HEADER = frozenset({"head relation tail", "subject predicate object", "subject relation object"})
+_HEADERS = ({"head", "subject"}, {"relation", "predicate"})
 _KEYS = (
     ("head", "subject", "source", "s", "h", "entity1"),
     ("relation", "predicate", "relationship", "verb", "p", "r"),
@@ -37,7 +37,7 @@ def parse_triples(text: str) -> tuple[list[Fields], int]:
         fields = _fields(item)
         if fields is None:
             dropped += 1
-        elif match_key(" ".join(fields)) not in _HEADER:
+        elif not _is_header(fields):
             triples.setdefault(fields)
     return list(triples), dropped
 
@@ -128,6 +128,11 @@ def _fields(item: Any) -> Fields | None:
         return None
     head, relation, tail = (one_line(str(part)).strip("\"'`* ") for part in item)
     return (head, relation, tail) if head and relation and tail else None
+
+
+def _is_header(fields: Fields) -> bool:
+    """Whether a line names the columns, or echoes the prompt's description of them, instead of stating a fact."""
+    return all(words(field)[-1:] and words(field)[-1] in names for field, names in zip(fields, _HEADERS, strict=False))
 
 
 def _split(line: str) -> list[str]:

@@ -46,6 +46,7 @@ def test_one_triple_in_many_shapes(text):
         ('{"head": "a", "relation": null, "tail": "c"}', [], 1),
         ("", [], 0),
         ("none", [], 0),
+        ("Triples: head | relation | tail, one triple a line; none if there is no fact;\na | b | c", [ABC], 0),
     ],
 )
 def test_what_is_good_is_kept_and_the_rest_counted(text, triples, dropped):
