@@ -85,6 +85,7 @@ def evaluate(
     knobs = common.given(k=k, n=n, max_hops=max_hops, levels=chosen, rank=rank)
     if "extract" in settings_of(system):
         knobs["extract"] = calls if extract in ("online", "offline") else None
+        knobs["threads"] = 1  # --threads questions at a time are as many LM calls at a time
     if dry_run:
         _print_cost(benchmark, system, settings_of(system, **knobs), as_json)
         return
