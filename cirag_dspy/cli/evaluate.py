@@ -66,10 +66,16 @@ def evaluate(
         raise RunError(f"--calls must be one or two, not {calls!r}")
     common.prepare(cache_dir)
     from cirag_dspy.benchmarks import load_benchmark
-    from cirag_dspy.systems import SYSTEMS, settings_of
+    from cirag_dspy.systems import SYSTEMS, check_settings, settings_of
 
     if system not in SYSTEMS:
         raise RunError(f"unknown system {system!r}; there are {', '.join(SYSTEMS)}")
+    chosen = tuple(levels.split(",")) if levels else None
+    knobs = common.given(k=k, n=n, max_hops=max_hops, levels=chosen, rank=rank)
+    if "extract" in settings_of(system):
+        knobs["extract"] = calls if extract in ("online", "offline") else None
+        knobs["threads"] = 1  # --threads questions at a time are as many LM calls at a time
+    check_settings(system, **knobs)
     benchmark = load_benchmark(
         dataset,
         split,
@@ -81,11 +87,6 @@ def evaluate(
         ids=ids.split(",") if ids else None,
         setting=setting,
     )
-    chosen = tuple(levels.split(",")) if levels else None
-    knobs = common.given(k=k, n=n, max_hops=max_hops, levels=chosen, rank=rank)
-    if "extract" in settings_of(system):
-        knobs["extract"] = calls if extract in ("online", "offline") else None
-        knobs["threads"] = 1  # --threads questions at a time are as many LM calls at a time
     if dry_run:
         _print_cost(benchmark, system, settings_of(system, **knobs), as_json)
         return
@@ -98,10 +99,12 @@ def evaluate(
     from cirag_dspy.modules.extract import Extract
     from cirag_dspy.systems import build_system
 
+    folder = RunFolder(out or Path("runs") / f"{dataset}-{system}-{slug(lm)}")
+    if not resume:
+        folder.require_free()
     options: dict[str, Any] = {"api_base": api_base, "max_tokens": max_tokens, "tries": tries, "cache": not no_cache}
     reader = common.open_lm(lm, **options)
     extractor = common.open_lm(extraction_lm, **options) if extraction_lm else reader
-    folder = RunFolder(out or Path("runs") / f"{dataset}-{system}-{slug(lm)}")
     writer = GIVEN if extract == GIVEN else extraction_lm or lm
     with common.progress(len(benchmark.passages), "passage", quiet) as advance:
         opened = open_corpus(benchmark, path=index, embedder=embedder, extractor=writer, progress=advance)

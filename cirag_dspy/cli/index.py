@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -45,6 +46,7 @@ def index(
     if dry_run:
         _print_cost(corpus, out, lm, calls, limit, as_json)
         return
+    documents = _documents(corpus)
     extractor = (
         None
         if lm == "none"
@@ -53,7 +55,7 @@ def index(
     failures: list[dict[str, str]] = []
     with _open_or_create(out, embedder) as built:
         with common.progress(None, "passage", quiet) as advance:
-            report = built.add(_documents(corpus), progress=advance)
+            report = built.add(documents, progress=advance)
         if extractor is not None:
             built.extractor = f"{lm} ({calls})"
             failures = common.extract_corpus(built, extractor, calls=calls, threads=threads, limit=limit, quiet=quiet)
@@ -75,10 +77,10 @@ def index(
 
 
 def _documents(paths: list[Path]) -> Iterator[Document]:
+    """The documents of all paths, as a stream; a path that can't be read is an error at once."""
     from cirag_dspy.corpus.ingest import read_corpus
 
-    for path in paths:
-        yield from read_corpus(path)
+    return chain.from_iterable([read_corpus(path) for path in paths])
 
 
 def _open_or_create(out: Path, embedder: str) -> CorpusIndex:

@@ -47,14 +47,19 @@ class RunFolder:
         manifest_file = self.path / "manifest.json"
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            if self.rows_file.exists() and not resume:
-                raise RunError(f"{self.path} already holds a run; --resume goes on with it, or choose another --out")
+            if not resume:
+                self.require_free()
             if resume and manifest_file.exists():
                 self._check_same(json.loads(manifest_file.read_text(encoding="utf-8")), manifest)
             write_json(manifest_file, manifest)
         except OSError as error:
             raise RunError(f"{self.path} can't be written: {error.strerror}; choose another --out") from None
         return {row["id"]: row for row in self.rows() if not row["error"]}
+
+    def require_free(self) -> None:
+        """Raise RunError if the folder holds a run."""
+        if self.rows_file.exists():
+            raise RunError(f"{self.path} already holds a run; --resume goes on with it, or choose another --out")
 
     def _check_same(self, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
         was, is_ = (json.loads(json.dumps(manifest)) for manifest in (before, now))

@@ -15,7 +15,7 @@ SYSTEMS = {
 }
 
 
-def build_system(name: str, index: SearchIndex, **knobs: Any) -> Any:
+def build_system(name: str, index: SearchIndex | None, **knobs: Any) -> Any:
     """The system ``name`` over ``index``.
 
     Args:
@@ -35,6 +35,11 @@ def build_system(name: str, index: SearchIndex, **knobs: Any) -> Any:
         return _system(name)(index, **knobs)
     except ValueError as error:
         raise RunError(f"system {name}: {error}") from None
+
+
+def check_settings(name: str, **knobs: Any) -> None:
+    """Raise the error that ``build_system`` would, before an index or an LM is opened for nothing."""
+    build_system(name, None, **knobs)
 
 
 def settings_of(name: str, **knobs: Any) -> dict[str, Any]:
