@@ -49,7 +49,11 @@ _REFUSALS = frozenset(
 _EMPTY_QUERIES = frozenset(
     {"", "none", "no question", "no query", "no next query", "na", "null", "stop", "empty", "done"}
 )
-_ANSWER_LEAD = re.compile(r"^(?:.{0,400}?\b)?(?:the\s+|my\s+)?(?:final\s+|short\s+)?answer\s*(?:is\s*:?|:)\s*", re.I)
+_ANSWER_LEAD = re.compile(
+    r"^(?:.{0,400}?\b)?(?:the\s+|my\s+)?(?:final\s+|short\s+)?answer(?:\s+to\s+(?:the|this|your)\s+question)?"
+    r"\s*(?:is\s*:?|:)\s*",
+    re.I,
+)
 
 
 def split_sentences(text: str) -> list[str]:
@@ -117,11 +121,11 @@ def is_empty_query(query: str | None) -> bool:
 
 
 def short_answer(text: str) -> str:
-    """The bare answer inside what a reader LM wrote: first non-empty line, without "The answer is:", wrapping
-    quotes, markdown emphasis or a closing full stop. Initials keep their stop ("Washington, D.C.").
+    """The bare answer inside what a reader LM wrote: the first line that says something, without "The answer is:",
+    wrapping quotes, markdown emphasis or a closing full stop. Initials keep their stop ("Washington, D.C.").
     """
-    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    line = _ANSWER_LEAD.sub("", line, count=1).strip().strip("*_`").strip()
+    lines = [_ANSWER_LEAD.sub("", line, count=1).strip().strip("*_`").strip() for line in text.splitlines()]
+    line = next(filter(None, lines), "")
     if len(line) > 1 and line[0] in "\"'“‘" and line[-1] in "\"'”’":
         line = line[1:-1].strip()
     if line.endswith(".") and not re.search(r"\b(?:\w\.)+$|\b(?:Jr|Sr|Inc|Ltd|Co|Corp|St)\.$", line):

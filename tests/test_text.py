@@ -53,6 +53,9 @@ def test_one_line_cannot_open_or_close_a_field():
         ("Martin Luther King Jr.", "Martin Luther King Jr."),
         ("Yes.", "Yes"),
         ("\n\nParis\nbecause it is", "Paris"),
+        ("The answer to this question is:\n\nParis", "Paris"),
+        ("**Answer:**\nParis", "Paris"),
+        ("The answer is:", ""),
         ("", ""),
     ],
 )
