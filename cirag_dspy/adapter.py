@@ -51,7 +51,7 @@ class LineAdapter(dspy.ChatAdapter):
         lines = [
             _labelled(name, format_field_value(field_info=field, value=inputs[name]), signature)
             for name, field in signature.input_fields.items()
-            if name in inputs
+            if name in inputs and field.annotation is not dspy.History  # earlier turns of a demonstration are left out
         ]
         return "\n".join(part for part in (prefix, *lines, suffix) if part)
 
@@ -71,6 +71,7 @@ class LineAdapter(dspy.ChatAdapter):
         Raises:
             AdapterParseError: A field without a default is missing; ``parsed_result`` holds those that are there.
         """
+        completion = _without_thinking(completion)
         texts = _marked(signature, completion) or _json_object(signature, completion) or _lines(signature, completion)
         fields = apply_output_field_defaults(signature, _typed(signature, texts))
         if missing := [name for name in signature.output_fields if name not in fields]:
@@ -98,11 +99,26 @@ def _labelled(name: str, value: Any, signature: type[dspy.Signature]) -> str:
 
 
 def _label_pattern(names: Mapping[str, Any]) -> re.Pattern[str]:
+    """A line that opens a field: ``core: 1``, ``**Core:** 1``, ``- core: 1``, ``2. core: 1``, ``Final answer: x``, or a
+    heading such as ``### Core`` alone on its line.
+    """
     alternatives = "|".join(re.escape(name).replace("_", "[ _-]?") for name in sorted(names, key=len, reverse=True))
-    return re.compile(rf"^[\s*_#>`]*({alternatives})[\s*_`]*:[\s*_]*", re.I)
+    label = rf"(?:final )?(?:{alternatives})"
+    return re.compile(
+        rf"^(?:[\s*_#>`•-]*(?:\d[.)]\s*)?[*_]*(?P<label>{label})[\s*_`]*[:：][\s*_]*"
+        rf"|\s*(?:#+ ?|\*\*)(?P<heading>{label})\**\s*$)",
+        re.I,
+    )
 
 
-def _typed(signature: type[dspy.Signature], texts: Mapping[str, str]) -> dict[str, Any]:
+def _without_thinking(completion: str) -> str:
+    """A reply without the ``<think>`` block of a reasoning model; one that never ends leaves nothing."""
+    if "</think>" in completion:
+        return completion.rsplit("</think>", 1)[1]
+    return "" if completion.lstrip().startswith("<think>") else completion
+
+
+def _typed(signature: type[dspy.Signature], texts: Mapping[str, Any]) -> dict[str, Any]:
     """The texts as their fields' types; one that is none of its type counts as missing."""
     fields: dict[str, Any] = {}
     for name, text in texts.items():
@@ -118,9 +134,11 @@ def _lines(signature: type[dspy.Signature], completion: str) -> dict[str, str]:
     current: list[str] = []
     preamble = current
     for line in _FENCE.sub("", completion).splitlines():
-        match = label.match(line)
-        name = names[re.sub(r"[ _-]", "", match.group(1)).lower()] if match else ""
-        if match and name not in found:
+        if match := label.match(line):
+            text = re.sub(r"[ _-]|^final ", "", (match["label"] or match["heading"]).lower())
+            name = names[text]
+            if name in found:
+                break  # a second reply behind the first
             current = found[name] = [line[match.end() :]]
         else:
             current.append(line)
@@ -142,15 +160,18 @@ def _marked(signature: type[dspy.Signature], completion: str) -> dict[str, str]:
     return found
 
 
-def _json_object(signature: type[dspy.Signature], completion: str) -> dict[str, str]:
-    text = _FENCE.sub("", completion).strip()
-    if not text.startswith("{"):
-        return {}
-    try:
-        loaded = json.loads(text)
-    except ValueError:
-        return {}
-    return {name: _as_text(loaded[name]) for name in signature.output_fields if loaded.get(name) is not None}
+def _json_object(signature: type[dspy.Signature], completion: str) -> dict[str, Any]:
+    """The output fields in the first JSON object of a reply, wherever it stands."""
+    decoder = json.JSONDecoder()
+    for opening in re.finditer(r"\{(?=\s*\")", completion):
+        try:
+            loaded, _ = decoder.raw_decode(completion, opening.start())
+        except (ValueError, RecursionError):
+            continue
+        fields = signature.output_fields
+        found = {name: loaded[name] for name in fields if loaded.get(name) is not None}
+        return {name: _as_text(value) if fields[name].annotation is str else value for name, value in found.items()}
+    return {}
 
 
 def _as_text(value: Any) -> str:

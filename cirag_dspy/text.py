@@ -39,6 +39,20 @@ _REFUSALS = frozenset(
         "not mentioned",
         "unknown",
         "i dont know",
+        "dont know",
+        "i do not know",
+        "do not know",
+        "insufficient evidence",
+        "not enough evidence",
+        "evidence does not say",
+        "evidence is not enough",
+        "evidence is insufficient",
+        "evidence does not provide enough information",
+        "cannot be determined from evidence",
+        "cannot be answered from evidence",
+        "not found",
+        "not stated",
+        "not given",
         "no answer",
         "none",
         "na",
@@ -46,12 +60,18 @@ _REFUSALS = frozenset(
         "noanswer",
     }
 )
-_EMPTY_QUERIES = frozenset(
-    {"", "none", "no question", "no query", "no next query", "na", "null", "stop", "empty", "done"}
+_REFUSED_WITH_REASON = re.compile(r"^\W*unanswerable\s*(?:[.,;:(\[—–-]|$)", re.I)
+_EMPTY_QUERY = re.compile(
+    r"^\W*(?:none|n/?a|null|stop|done|empty|nothing(?: is missing| more)?"
+    r"|no(?: further| more| next| other)?(?: search)? (?:query|queries|questions?)(?: is)?(?: needed| required)?)"
+    r"\s*(?:[.,;:()\]>\"'`*—–-]|$)",
+    re.I,
 )
+# "The answer is:" counts at the start of a line or sentence and after a connective, not inside "I can't determine the
+# answer: ...".
 _ANSWER_LEAD = re.compile(
-    r"^(?:.{0,400}?\b)?(?:the\s+|my\s+)?(?:final\s+|short\s+)?answer(?:\s+to\s+(?:the|this|your)\s+question)?"
-    r"\s*(?:is\s*:?|:)\s*",
+    r"^(?:.{0,400}?[.!?,;]\s+)?(?:(?:so|thus|hence|therefore)[,:]?\s+)?(?:the\s+|my\s+)?(?:final\s+|short\s+)?"
+    r"answer(?:\s+to\s+(?:the|this|your)\s+question)?\s*(?:is\s*:?|:)\s*",
     re.I,
 )
 
@@ -76,11 +96,13 @@ def split_sentences(text: str) -> list[str]:
 
 
 def one_line(text: str) -> str:
-    """Text as one line that cannot open or close a field of a prompt, safe to put into any of ours.
+    """Text as one line of valid Unicode that cannot open or close a field of a prompt, safe to put into any of ours.
 
     Untrusted text (corpus, questions) goes through here before it enters a prompt: without line breaks it cannot
     start a labelled line, and DSPy's ``[[ ## field ## ]]`` markers lose the blanks that make them markers.
     """
+    # Half a character (a lone surrogate, as JSON and file names can hold) would stop every encoder behind this.
+    text = text.encode("utf-8", "replace").decode("utf-8")
     return " ".join(text.split()).replace("[[ ##", "[[##").replace("## ]]", "##]]")
 
 
@@ -107,30 +129,36 @@ def normalize_answer(text: str) -> str:
 
 
 def is_refusal(answer: str | None) -> bool:
-    """Whether an answer counts as a refusal (``Suf(a) = 0`` in CIRAG eq. 6): empty, or exactly a refusal phrase.
+    """Whether an answer counts as a refusal (``Suf(a) = 0`` in CIRAG eq. 6): no words, or exactly a refusal phrase.
 
-    Exact match after normalisation, never a substring: "Unknown Pleasures" is an answer.
+    Exact match after normalisation, never a substring: "Unknown Pleasures" is an answer. The one word that the prompt
+    asks for may be followed by a reason: "Unanswerable. The evidence is silent."
     """
-    normalized = normalize_answer(answer or "")
-    return not normalized or normalized in _REFUSALS
+    answer = answer or ""
+    return not words(answer) or normalize_answer(answer) in _REFUSALS or bool(_REFUSED_WITH_REASON.match(answer))
 
 
 def is_empty_query(query: str | None) -> bool:
-    """Whether a next-hop query says that there is none."""
-    return normalize_answer(query or "") in _EMPTY_QUERIES
+    """Whether a next-hop query says that there is none, with or without a reason behind it."""
+    return not words(query or "") or bool(_EMPTY_QUERY.match(query or ""))
 
 
 def short_answer(text: str) -> str:
     """The bare answer inside what a reader LM wrote: the first line that says something, without "The answer is:",
     wrapping quotes, markdown emphasis or a closing full stop. Initials keep their stop ("Washington, D.C.").
     """
-    lines = [_ANSWER_LEAD.sub("", line, count=1).strip().strip("*_`").strip() for line in text.splitlines()]
-    line = next(filter(None, lines), "")
-    if len(line) > 1 and line[0] in "\"'“‘" and line[-1] in "\"'”’":
+    line = next(filter(None, map(_bare, text.splitlines())), "")
+    if len(line) > 1 and line[0] in "\"'“‘" and line[-1] in "\"'”’" and not set(line[1:-1]) & set('"“”'):
         line = line[1:-1].strip()
     if line.endswith(".") and not re.search(r"\b(?:\w\.)+$|\b(?:Jr|Sr|Inc|Ltd|Co|Corp|St)\.$", line):
         line = line[:-1].rstrip()
     return line
+
+
+def _bare(line: str) -> str:
+    """A line without fences, bullets, tags, boxes, emphasis or the words that announce an answer."""
+    line = re.sub(r"^\s*(?:```\w*|[-•]\s+)|</?answer>|\\boxed\{([^{}]*)\}", r"\1", line, flags=re.I)
+    return _ANSWER_LEAD.sub("", line.strip().lstrip("*_`# "), count=1).strip().strip("*_`").strip()
 
 
 def best_sentence(text: str, sentences: Sequence[str]) -> int:

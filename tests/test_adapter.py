@@ -44,6 +44,15 @@ def test_a_value_cannot_open_another_field():
         '```json\n{"thought": "t", "answer": "Paris"}\n```',
         "[[ ## thought ## ]]\nt\n\n[[ ## answer ## ]]\nParis\n\n[[ ## completed ## ]]",
         "```\nthought: t\nanswer: Paris\n```",
+        "- thought: t\n- answer: Paris",
+        "1. thought: t\n2. answer: Paris",
+        "thought：t\nanswer：Paris",
+        "### Thought\nt\n### Answer\nParis",
+        "**Thought**\nt\n**Answer**\nParis",
+        "thought: t\nFinal answer: Paris",
+        'Sure! Here it is: {"thought": "t", "answer": "Paris"} Anything else?',
+        "<think>answer: Rome?\nthought: maybe</think>\nthought: t\nanswer: Paris",
+        "thought: t\nanswer: Paris\nthought: again\nanswer: Rome",
     ],
 )
 def test_replies_in_many_shapes(reply):
@@ -64,7 +73,9 @@ def test_several_lines():
     assert parsed == {"entities": "A; B", "triples": "A | r | B\nB | s | C"}
 
 
-@pytest.mark.parametrize("reply", ["I like trains.", "thought: only", '{"thought": "t"}', "{}", '["a"]', "{broken"])
+@pytest.mark.parametrize(
+    "reply", ["I like trains.", "<think>answer: Paris", "thought: only", '{"thought": "t"}', "{}", '["a"]', "{broken"]
+)
 def test_a_missing_field_is_an_error_that_keeps_the_rest(reply):
     with pytest.raises(AdapterParseError) as error:
         LineAdapter().parse(AnswerIfSufficient, reply)
@@ -84,3 +95,15 @@ def test_typed_fields_are_read_as_their_types():
     assert LineAdapter().parse(signature, 'count: 3\nnames: ["a", "b"]') == {"count": 3, "names": ["a", "b"]}
     with pytest.raises(AdapterParseError, match="count:"):
         LineAdapter().parse(signature, "count: many\nnames: []")
+
+
+def test_a_demonstration_shows_no_raw_history():
+    demo = {"question": "Q", "query": "Q", "facts": "1. a | b | c", "core": "1", "history": dspy.History(messages=[])}
+    inputs = {"question": "Q", "query": "Q", "facts": "1. d | e | f", "history": dspy.History(messages=[])}
+    prompt = LineAdapter().format(Integrate, [demo], inputs)
+    assert "history" not in "".join(message["content"] for message in prompt)
+
+
+def test_json_lists_stay_lists_where_the_field_is_one():
+    signature = dspy.Signature("question -> counts: list[int]")
+    assert LineAdapter().parse(signature, '{"counts": [1, 2]}') == {"counts": [1, 2]}

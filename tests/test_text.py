@@ -56,6 +56,15 @@ def test_one_line_cannot_open_or_close_a_field():
         ("The answer to this question is:\n\nParis", "Paris"),
         ("**Answer:**\nParis", "Paris"),
         ("The answer is:", ""),
+        ("```\nParis\n```", "Paris"),
+        ("- Paris", "Paris"),
+        ("\\boxed{Paris}", "Paris"),
+        ("<answer>Paris</answer>", "Paris"),
+        ('"Heroes" by "Bowie"', '"Heroes" by "Bowie"'),
+        (
+            "I cannot determine the answer: the evidence is silent",
+            "I cannot determine the answer: the evidence is silent",
+        ),
         ("", ""),
     ],
 )
@@ -63,7 +72,24 @@ def test_short_answer(reply, answer):
     assert short_answer(reply) == answer
 
 
-@pytest.mark.parametrize("answer", ["Unanswerable", "unanswerable.", "", None, "  ", "N/A", "I don't know.", "None"])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Unanswerable",
+        "unanswerable.",
+        "",
+        None,
+        "  ",
+        "N/A",
+        "I don't know.",
+        "None",
+        "...",
+        "Unanswerable. The evidence does not say.",
+        "unanswerable (no date given)",
+        "Insufficient evidence",
+        "Not found.",
+    ],
+)
 def test_refusals(answer):
     assert is_refusal(answer)
 
@@ -75,13 +101,33 @@ def test_a_refusal_is_never_a_substring(answer):
     assert not is_refusal(answer)
 
 
-@pytest.mark.parametrize("query", ["none", "None.", "", "<no question>", "N/A", None])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "none",
+        "None.",
+        "",
+        "<no question>",
+        "N/A",
+        None,
+        "None (sufficient)",
+        "None, the facts answer it.",
+        "No further query needed.",
+        "nothing is missing",
+    ],
+)
 def test_empty_queries(query):
     assert is_empty_query(query)
 
 
 def test_a_query_about_nothing_is_a_query():
-    assert not is_empty_query("Who wrote No Exit?")
+    for query in (
+        "Who wrote No Exit?",
+        "None of the Above author",
+        "Nothing Compares 2 U singer",
+        "No, No, Nanette composer",
+    ):
+        assert not is_empty_query(query)
 
 
 def test_words_and_keys_keep_scripts_apart():

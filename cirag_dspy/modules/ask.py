@@ -56,6 +56,7 @@ def ask(
     check: Callable[[Reply], str] = lambda reply: "",
     shrink: Callable[[Inputs], Inputs | None] = lambda inputs: None,
     tries: int = 2,
+    config: Inputs | None = None,
 ) -> Reply:
     """Call ``predict`` until its reply can be used, at most ``tries`` times.
 
@@ -65,6 +66,7 @@ def ask(
         check: Says in one line what is wrong with a reply that could be read, or nothing.
         shrink: Makes the inputs smaller when they exceed the LM's context; ``None`` when they can't be.
         tries: LM calls at most, not counting those refused for the length of their prompt.
+        config: Options of the LM call.
 
     Returns:
         The last reply. One that stayed useless has a ``problem`` and the fields that could be read.
@@ -75,7 +77,7 @@ def ask(
     problem = ""
     reply = Reply()
     for _ in range(tries):
-        reply, inputs = _call(predict, inputs, shrink, problem)
+        reply, inputs = _call(predict, inputs, shrink, problem, config or {})
         reply.problem = reply.problem or check(reply)
         if not reply.problem:
             return reply
@@ -84,7 +86,7 @@ def ask(
 
 
 def _call(
-    predict: dspy.Predict, inputs: Inputs, shrink: Callable[[Inputs], Inputs | None], problem: str
+    predict: dspy.Predict, inputs: Inputs, shrink: Callable[[Inputs], Inputs | None], problem: str, config: Inputs
 ) -> tuple[Reply, Inputs]:
     while True:
         witness = _Witness()
@@ -98,7 +100,7 @@ def _call(
         }
         try:
             with dspy.context(**context):
-                prediction = predict(**inputs, **extra)
+                prediction = predict(**inputs, **extra, config=config)
         except AdapterParseError as error:
             return _unreadable(error, witness.truncated()), inputs
         except ContextWindowExceededError:

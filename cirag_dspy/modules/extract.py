@@ -6,7 +6,13 @@ from collections.abc import Callable, Iterable
 from typing import Literal
 
 import dspy
-from dspy.utils.exceptions import LMAuthError, LMBillingError, LMConfigurationError, LMError
+from dspy.utils.exceptions import (
+    LMAuthError,
+    LMBillingError,
+    LMConfigurationError,
+    LMError,
+    LMUnsupportedModelError,
+)
 
 from cirag_dspy.modules.ask import Inputs, Reply, ask
 from cirag_dspy.modules.parse import parse_triples, says_nothing
@@ -17,7 +23,7 @@ from cirag_dspy.signatures import ExtractTriples, FindEntities, RelateEntities
 from cirag_dspy.text import best_sentence, one_line
 
 # Errors that every further call would meet as well: they end the work instead of failing passage after passage.
-FATAL = (LMAuthError, LMBillingError, LMConfigurationError)
+FATAL = (LMAuthError, LMBillingError, LMConfigurationError, LMUnsupportedModelError)
 
 
 class Extract(dspy.Module):
@@ -39,27 +45,23 @@ class Extract(dspy.Module):
             self.entities = dspy.Predict(FindEntities)
             self.triples = dspy.Predict(RelateEntities)
 
-    def forward(self, passage: Passage) -> dspy.Prediction:
+    def forward(self, passage: Passage, fresh: bool = False) -> dspy.Prediction:
         """Extract the triples of ``passage``; the prediction holds an ``Extraction`` as ``extraction``.
 
-        An LM that can't be called and a reply that stays useless give a ``failed`` extraction.
+        A reply that stays useless gives a ``failed`` extraction. ``fresh`` passes over DSPy's response cache, so that a
+        passage that failed before isn't answered with the same useless reply.
 
         Raises:
-            dspy.utils.exceptions.LMError: No call can succeed (key, billing or configuration).
+            dspy.utils.exceptions.LMError: The LM could not be called.
         """
-        try:
-            return dspy.Prediction(extraction=self._extract(passage))
-        except FATAL:
-            raise
-        except LMError as error:
-            return dspy.Prediction(extraction=Extraction("failed", error=one_line(str(error))[:500]))
+        return dspy.Prediction(extraction=self._extract(passage, {"cache": False} if fresh else {}))
 
-    def _extract(self, passage: Passage) -> Extraction:
+    def _extract(self, passage: Passage, config: Inputs) -> Extraction:
         inputs: Inputs = {"title": one_line(passage.title), "passage": one_line(passage.text)}
         if self.calls == "two":
-            reply = ask(self.entities, inputs, shrink=_shorter)
+            reply = ask(self.entities, inputs, shrink=_shorter, config=config)
             inputs = {**inputs, "entities": one_line(reply["entities"])}
-        reply = ask(self.triples, inputs, check=_no_triples, shrink=_shorter)
+        reply = ask(self.triples, inputs, check=_no_triples, shrink=_shorter, config=config)
         found, dropped = parse_triples(reply["triples"])
         if reply.truncated and len(found) > 1 and "|" in reply["triples"].splitlines()[-1]:
             found, dropped = found[:-1], dropped + 1  # the line that was cut off may lack half of its tail
@@ -80,12 +82,12 @@ def extract_missing(
     *,
     threads: int = 8,
     retry_failed: bool = False,
-    on_done: Callable[[Passage, Extraction], None] = lambda passage, extraction: None,
+    on_done: Callable[[Passage, Extraction], None] | None = None,
 ) -> None:
     """Extract and keep the triples of those passages that have none yet, each as soon as it is there.
 
     The one way triples come into an index: for a whole corpus before any question, and for what a question retrieved.
-    Two threads that want the same passage pay for it once.
+    Two threads that want the same passage pay for it once. A passage whose call could not be made stays as it was.
 
     Args:
         index: Where passages have their state and triples are kept.
@@ -93,18 +95,28 @@ def extract_missing(
         passages: Passages of the index; those that are done or empty are passed over.
         threads: LM calls at a time.
         retry_failed: Whether to try failed ones again.
-        on_done: Called in this thread with each passage that was extracted now.
+        on_done: Called in this thread with each passage tried now; also with one whose call could not be made, which is
+            then no error. Without it the first such call ends the work.
 
     Raises:
-        dspy.utils.exceptions.LMError: No call can succeed; what was extracted is kept.
+        dspy.utils.exceptions.LMError: A call could not be made, or none can be (key, billing, configuration); what was
+            extracted is kept.
     """
     open_states = {"pending", "failed"} if retry_failed else {"pending"}
 
     def work(passage: Passage) -> Extraction | None:
         with index.extraction_lock(passage.id):
-            if index.states([passage.id])[passage.id] not in open_states:
+            state = index.states([passage.id])[passage.id]
+            if state not in open_states:
                 return None
-            extraction: Extraction = extract(passage=passage).extraction
+            try:
+                extraction: Extraction = extract(passage=passage, fresh=state == "failed").extraction
+            except FATAL:
+                raise
+            except LMError as error:
+                if on_done is None:
+                    raise
+                return Extraction("failed", error=one_line(str(error))[:500])
             index.keep(passage.id, extraction)
             return extraction
 
@@ -112,7 +124,7 @@ def extract_missing(
     states = index.states(list(by_id))
     todo = [passage for passage in by_id.values() if states.get(passage.id) in open_states]
     for passage, extraction in each_in_threads(work, todo, threads):
-        if extraction is not None:
+        if extraction is not None and on_done is not None:
             on_done(passage, extraction)
 
 

@@ -41,7 +41,7 @@ class Integration(dspy.Module):
         inputs = {**_observation(question, query, candidates), "history": history}
         reply = ask(self.integrate, inputs, check=lambda reply: _problem(reply, candidates), shrink=_shorter)
         core, rejected = parse_core(reply["core"], candidates)
-        next_query = one_line(reply["next_query"])
+        next_query = _first_line(reply["next_query"])
         return dspy.Prediction(
             thought=one_line(reply["thought"]),
             core=core,
@@ -67,7 +67,14 @@ def _turn(question: str, hop: Hop) -> dict[str, Any]:
     return {**_observation(question, hop.query, hop.candidates), **decision}
 
 
+def _first_line(text: str) -> str:
+    """A query without its quotes and without what a model adds on further lines."""
+    return one_line(next(filter(None, map(str.strip, text.splitlines())), "").strip('"“”` '))
+
+
 def _problem(reply: Reply, candidates: Sequence[Triple]) -> str:
+    if reply.truncated and not reply["next_query"]:
+        return "the reply was cut off before next_query; be shorter"
     core, rejected = parse_core(reply["core"], candidates)
     if core or says_nothing(reply["core"]):
         return ""

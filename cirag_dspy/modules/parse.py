@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cirag_dspy.schema import Triple
-from cirag_dspy.text import match_key, normalize_answer, one_line, words
+from cirag_dspy.text import match_key, one_line, words
 
 Fields = tuple[str, str, str]
 
-_NOTHING = frozenset({"none", "no triples", "no facts", "na", "nothing"})
+_NOTHING = re.compile(r"^\W*(?:none|nothing|n/?a|no (?:relevant )?(?:facts?|triples?))\b[^|;\d]*$", re.I)
 _BULLET = re.compile(r"^\s*(?:[-*•]\s+|\(?\d{1,3}[.):]\s+)")
+_NUMBER_WORDS = re.compile(r"\b(?:and|facts?|numbers?|triples?|nos?)\b", re.I)
+_FRONT_NUMBER = re.compile(r"^\s*(?:[-*•]\s*)?(?:fact\s*)?[\[(#]?(\d{1,3})[\]).:]+\s*", re.I)
 _DECORATION = re.compile(r"^```|^\s*[{}\[\],]*\s*$|^[\w \"']{1,20}:\s*[\[{]?$|^[\s|:-]+$")
 _OPENING = re.compile(r"[\[{](?=\s*[\"\[{])")
+_GROUPS = re.compile(r"\([^()]*\)|<[^<>]*>")
 _HEADERS = ({"head", "subject"}, {"relation", "predicate"})
 _KEYS = (
     ("head", "subject", "source", "s", "h", "entity1"),
@@ -43,36 +46,45 @@ def parse_triples(text: str) -> tuple[list[Fields], int]:
 
 
 def says_nothing(text: str) -> bool:
-    """Whether a reply says explicitly that there is nothing to list."""
-    return text.strip() in ("[]", "{}") or normalize_answer(text) in _NOTHING
+    """Whether a reply says explicitly that there is nothing to list, as in "none", "[]", "none of the facts help"."""
+    return text.strip() in ("[]", "{}") or bool(_NOTHING.match(text))
 
 
 def parse_core(text: str, candidates: Sequence[Triple]) -> tuple[list[Triple], int]:
     """Candidates chosen by a reply, in the reply's order, and how many of its choices are no candidate.
 
     Takes the numbers of the prompt (1-based) and, where the reply copies facts instead, matches the text back. What is
-    no candidate cannot enter (provenance is exact).
+    no candidate cannot enter (provenance is exact). Only what stands before the first blank line counts; explanations
+    come after it.
     """
     chosen: dict[Triple, None] = {}
     rejected = 0
     by_text = {match_key(triple.text): triple for triple in reversed(candidates)}
-    for line in text.splitlines():
-        if not line.strip() or says_nothing(line):
-            continue
-        copied = [by_text.get(match_key(" ".join(fields))) for item in _items(line) if (fields := _fields(item))]
-        numbers = _numbers(line)
-        if copied:
-            # A copied fact: its words decide; where they were altered, the number in front of it does.
-            numbered = _BULLET.match(line) and 1 <= numbers[0] <= len(candidates)
-            triples = [candidates[numbers[0] - 1] if triple is None and numbered else triple for triple in copied]
-        else:
-            triples = [candidates[number - 1] if 1 <= number <= len(candidates) else None for number in numbers]
-        for triple in triples:
+    for line in re.split(r"\n\s*\n", text.strip())[0].splitlines():
+        for triple in [] if says_nothing(line) else _choices(line, candidates, by_text):
             if triple is None:
                 rejected += 1
             else:
                 chosen.setdefault(triple)
     return list(chosen), rejected
+
+
+def _choices(line: str, candidates: Sequence[Triple], by_text: Mapping[str, Triple]) -> list[Triple | None]:
+    """What one line chooses; ``None`` for a choice that is no candidate."""
+
+    def numbered(number: int) -> Triple | None:
+        return candidates[number - 1] if 1 <= number <= len(candidates) else None
+
+    if re.search(r"[^\W\d_]", _NUMBER_WORDS.sub("", line)):
+        # Words: a copied fact. They decide; where they were altered, the number in front of them does.
+        front = _FRONT_NUMBER.match(line)
+        body = line[front.end() :] if front else line
+        copied = [by_text.get(match_key(" ".join(fields))) for item in _items(body) if (fields := _fields(item))]
+        if copied and front and copied[0] is None:
+            copied[0] = numbered(int(front.group(1)))
+        if copied:
+            return copied
+    return [numbered(number) for number in _numbers(line)]
 
 
 def _numbers(line: str) -> list[int]:
@@ -86,12 +98,15 @@ def _numbers(line: str) -> list[int]:
 def _items(text: str) -> Iterator[Any]:
     """Candidate triples of a reply: those of the JSON in it, or, where there is none, its lines."""
     found, cut_off = _json_items(text)
-    if found:
+    if any(map(_fields, found)):
         yield from found
         yield from [None] * cut_off
         return
     for line in text.splitlines():
-        if not _DECORATION.match(line) and not says_nothing(line):
+        groups = _GROUPS.findall(line)
+        if len(groups) > 1 and not _GROUPS.sub("", line).strip(" ,;.[]"):
+            yield from groups  # several on a line: (a, b, c), (d, e, f)
+        elif not _DECORATION.match(line) and not says_nothing(line):
             yield line
 
 

@@ -14,7 +14,7 @@ from cirag_dspy.modules.integrate import Integration
 from cirag_dspy.modules.reader import cite_answer
 from cirag_dspy.modules.search import SearchIndex
 from cirag_dspy.schema import Citation, Evidence, Hop, Level, Triple
-from cirag_dspy.text import match_key
+from cirag_dspy.text import match_key, one_line
 
 
 class CIRAGModule(dspy.Module):
@@ -66,8 +66,9 @@ class CIRAGModule(dspy.Module):
             A prediction with ``answer``; ``level`` (``triples``, ``sentences``, ``passages`` or ``default``);
             ``citations`` (the sentences it rests on); ``hops`` (``Hop``); ``triples`` (the evidence pool);
             ``passages`` (ids, ranked: those of the evidence, then the others retrieved); ``stopped`` (why the loop
-            ended: ``answerable``, ``repeated_query``, ``nothing_new``, ``max_hops`` or ``unreadable``).
+            ended: ``no_query``, ``repeated_query``, ``nothing_new``, ``max_hops`` or ``unreadable``).
         """
+        question = one_line(question)
         evidence, hops, retrieved, stopped = self._gather(question)
         passages = _ranked(evidence, retrieved)
         answered = self.cascade(question=question, evidence=evidence, retrieved=passages)
@@ -93,9 +94,8 @@ class CIRAGModule(dspy.Module):
         while True:
             built = self.construct(query=query, exclude=evidence.triples)
             retrieved.append(built.passages)
-            if shown.issuperset(built.candidates):
+            if not built.candidates:
                 return evidence, hops, retrieved, "nothing_new"
-            shown.update(built.candidates)
             step = self.integration(question=question, query=query, candidates=built.candidates, hops=hops)
             evidence.add(step.core)
             hops.append(
@@ -113,7 +113,11 @@ class CIRAGModule(dspy.Module):
             if step.error:
                 return evidence, hops, retrieved, "unreadable"
             if not query:
-                return evidence, hops, retrieved, "answerable"
+                return evidence, hops, retrieved, "no_query"
+            # Facts shown before may become core once a name is known, so they are worth one more look; not two.
+            if not step.core and shown.issuperset(built.candidates):
+                return evidence, hops, retrieved, "nothing_new"
+            shown.update(built.candidates)
             if match_key(query) in asked:
                 return evidence, hops, retrieved, "repeated_query"
             if len(hops) == self.max_hops:

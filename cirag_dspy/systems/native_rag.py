@@ -7,6 +7,7 @@ import dspy
 from cirag_dspy.modules.reader import Reader, cite_answer
 from cirag_dspy.modules.search import SearchIndex
 from cirag_dspy.schema import Hop
+from cirag_dspy.text import one_line
 
 
 class NativeRAG(dspy.Module):
@@ -29,6 +30,7 @@ class NativeRAG(dspy.Module):
         """A prediction with ``answer``, ``level`` (always ``passages``), ``citations`` (sentences with the answer),
         ``passages`` (ids, best first) and ``hops`` (one).
         """
+        question = one_line(question)
         passages = [hit.passage for hit in self.index.search(question, self.k)]
         answer = self.reader(question=question, passages=passages).answer if passages else ""
         ids = tuple(passage.id for passage in passages)

@@ -4,7 +4,7 @@ import threading
 
 import dspy
 import pytest
-from dspy.utils.exceptions import LMAuthError, LMConfigurationError
+from dspy.utils.exceptions import LMAuthError, LMConfigurationError, LMError, LMUnsupportedModelError
 
 from cirag_dspy.corpus.index import CorpusIndex
 from cirag_dspy.corpus.ingest import Document
@@ -135,11 +135,12 @@ def test_an_error_that_every_call_would_meet_ends_the_work(index):
     assert index.counts()["failed"] == 0 and index.counts()["pending"] == 5
 
 
-def over_http(index, status, tries=3, reply=good):
+def over_http(index, status, tries=3, reply=good, tell=True):
+    on_done = (lambda passage, extraction: None) if tell else None
     with openai_server(reply, status) as (address, requests):
         lm = dspy.LM("openai/scripted", api_base=address, api_key="none", cache=False, num_retries=tries - 1)
         with dspy.context(lm=lm):
-            extract_missing(index, Extract(), index.pending(), threads=1, retry_failed=True)
+            extract_missing(index, Extract(), index.pending(), threads=1, retry_failed=True, on_done=on_done)
     return requests
 
 
@@ -152,9 +153,40 @@ def test_429_is_backed_off_and_the_work_before_it_kept(index):
 def test_never_more_requests_for_a_call_than_tries(index):
     requests = over_http(index, lambda n: (429, {"Retry-After": "0.01"}), tries=3)
     assert len(requests) == 5 * 3
-    assert index.counts()["failed"] == 5
+    assert index.counts()["pending"] == 5  # nothing was learnt about the passages
     assert len(over_http(index, lambda n: (200, {}))) == 5
     assert index.counts()["done"] == 5
+
+
+def test_a_call_that_cannot_be_made_is_told_and_the_others_go_on(index):
+    told = []
+    with openai_server(good, lambda n: (500, {}) if n == 2 else (200, {})) as (address, _):
+        lm = dspy.LM("openai/scripted", api_base=address, api_key="none", cache=False, num_retries=0)
+        with dspy.context(lm=lm):
+            extract_missing(index, Extract(), index.pending(), threads=1, on_done=lambda p, e: told.append(e.state))
+    assert sorted(told) == ["done"] * 4 + ["failed"]
+    assert (index.counts()["done"], index.counts()["pending"]) == (4, 1)
+    with pytest.raises(LMError):
+        over_http(index, lambda n: (500, {}), tries=1, tell=False)
+
+
+def test_a_failed_passage_is_asked_anew_not_from_the_cache(index):
+    replies = {"text": "chat"}
+    lm, _ = scripted_lm(lambda messages: good(messages) if replies["text"] == "good" else "chat", cache=True)
+    with dspy.context(lm=lm):
+        extract_missing(index, Extract(), index.pending())
+        assert index.counts()["failed"] == 5
+        replies["text"] = "good"
+        extract_missing(index, Extract(), index.pending(), retry_failed=True)
+    assert index.counts()["done"] == 5
+
+
+def test_a_missing_model_ends_the_work(index):
+    from dspy.lm15 import UnsupportedModelError
+
+    with pytest.raises(LMUnsupportedModelError):
+        fill(index, lambda messages: UnsupportedModelError("no such model"), threads=1)
+    assert index.counts()["pending"] == 5
 
 
 def test_a_key_never_reaches_the_index(index, tmp_path):
@@ -164,7 +196,7 @@ def test_a_key_never_reaches_the_index(index, tmp_path):
     with openai_server(good, refuse) as (address, _):
         lm = dspy.LM("openai/scripted", api_base=address, api_key="sk-secret-123", cache=False, num_retries=0)
         with dspy.context(lm=lm):
-            extract_missing(index, Extract(), index.pending(), threads=1)
+            extract_missing(index, Extract(), index.pending(), threads=1, on_done=lambda passage, extraction: None)
     index.flush()
     files = [file for file in tmp_path.rglob("*") if file.is_file()]
     assert files and not any(b"sk-secret-123" in file.read_bytes() for file in files)

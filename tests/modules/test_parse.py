@@ -27,6 +27,9 @@ ABC = ("a", "b", "c")
         "```\na | b | c\n```",
         "head | relation | tail\n--- | --- | ---\na | b | c",
         "a | b | c\na | b | c",
+        "(a, b, c), (a, b, c)",
+        "<a; b; c> <a; b; c>",
+        '[("a", "b", "c"), ("a", "b", "c")]',
     ],
 )
 def test_one_triple_in_many_shapes(text):
@@ -46,6 +49,7 @@ def test_one_triple_in_many_shapes(text):
         ('{"head": "a", "relation": null, "tail": "c"}', [], 1),
         ("", [], 0),
         ("none", [], 0),
+        ('a | b | c\nG | recorded | ["Heroes"]', [ABC, ("G", "recorded", '["Heroes"]')], 0),
         ("Triples: head | relation | tail, one triple a line; none if there is no fact;\na | b | c", [ABC], 0),
     ],
 )
@@ -100,6 +104,15 @@ CANDIDATES = [
         ("York | capital of | France", [], 1),
         ("Anna Lee | died | 1911", [3], 0),  # the year is no number of a fact
         ("1911", [], 0),
+        ("[1, 2, 3]", [1, 2, 3], 0),
+        ("(1; 3; 2)", [1, 3, 2], 0),
+        ("1 | 2 | 3", [1, 2, 3], 0),
+        ("- Anna Lee | born in | York\n- York | is in | England", [1, 2], 0),
+        ("[2] York | is in | England", [2], 0),
+        ("fact 1: Anna Lee | born | in York", [1], 0),
+        ("- X | y | Z", [], 1),
+        ("None of the facts help.", [], 0),
+        ("1, 2\n\nExplanation: fact 3 only gives a year.", [1, 2], 0),
     ],
 )
 def test_core_is_candidates_only(text, numbers, rejected):

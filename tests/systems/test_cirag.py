@@ -53,7 +53,7 @@ def test_two_hops(filled):
     prediction, _ = ask(filled, gold, "Who directed Harbor Song and in which town was that person born?")
     assert prediction.answer == "Velden"
     assert prediction.level == "triples"
-    assert prediction.stopped == "answerable"
+    assert prediction.stopped == "no_query"
     assert gold.calls == [
         "integrate Who directed Harbor Song and in which town was that person born?",
         "integrate Ada Brook was born in",
@@ -166,10 +166,24 @@ def test_stops_at_a_query_asked_before(filled):
 
 
 def test_stops_when_a_hop_brings_nothing_new(filled):
-    gold = GoldLM([DIRECTED], ["film Harbor Song or film Harbor Light"], "Ada Brook")
+    gold = GoldLM([DIRECTED], ["film Harbor Song or film Harbor Light", "another query"], "Ada Brook")
     prediction, _ = ask(filled, gold, "Who directed the film Harbor Song?")
-    assert (prediction.stopped, len(prediction.hops)) == ("nothing_new", 1)
-    assert gold.calls == ["integrate Who directed the film Harbor Song?", "answer"]
+    assert (prediction.stopped, len(prediction.hops)) == ("nothing_new", 2)
+    assert [hop.core for hop in prediction.hops] == [(TRIPLES["Harbor Song"][1],), ()]
+
+
+def test_facts_shown_before_can_become_core_once_a_name_is_known(filled):
+    """K = 10 shows the whole small corpus at the first hop; the second hop still gets its turn."""
+    wanted = []
+
+    def reply(messages):
+        if "core:" in messages[0]["content"]:
+            wanted.append(DIRECTED if len(messages) == 2 else BORN)
+        return GoldLM(wanted[-1:], ["Ada Brook was born in", "none"], "Velden", lambda evidence: True)(messages)
+
+    prediction, _ = ask(filled, reply, "Who directed Harbor Song and where was that person born?", k=10, n=30)
+    assert [hop.core for hop in prediction.hops] == [(TRIPLES["Harbor Song"][1],), (TRIPLES["Ada Brook"][1],)]
+    assert (prediction.answer, prediction.stopped) == ("Velden", "no_query")
 
 
 def test_stops_at_max_hops(filled):
@@ -227,6 +241,25 @@ def test_an_empty_index_calls_no_lm(tmp_path):
         prediction, engine = ask(empty, [], "Anything?")
     assert (prediction.answer, prediction.level, prediction.citations) == ("", "default", [])
     assert engine.prompts == []
+
+
+def test_an_lm_that_cannot_be_reached_fails_the_question_and_leaves_the_passages_for_later(index):
+    from dspy.lm15 import ServerError
+    from dspy.utils.exceptions import LMError
+
+    with pytest.raises(LMError):
+        ask(index, lambda messages: ServerError("down"), "Who directed the film Harbor Song?")
+    assert (index.counts()["pending"], index.counts()["failed"]) == (5, 0)
+    prediction, _ = ask(index, GoldLM([DIRECTED], ["none"], "Ada Brook"), "Who directed the film Harbor Song?")
+    assert (prediction.answer, prediction.level) == ("Ada Brook", "triples")
+
+
+@pytest.mark.parametrize(
+    "question", ["Who directed\ud800 the film Harbor Song?", "Who\u2028directed\x00 Harbor Song?\n"]
+)
+def test_odd_characters_in_a_question_do_no_harm(filled, question):
+    prediction, _ = ask(filled, GoldLM([DIRECTED], ["none"], "Ada Brook"), question)
+    assert prediction.answer == "Ada Brook"
 
 
 def test_failed_passages_are_not_asked_again_by_the_next_question(index):
