@@ -39,7 +39,11 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
         except CiragError as error:
             _fail(str(error), 2)
         except KeyboardInterrupt:
-            _fail("interrupted; what was finished is saved, the same command goes on from there", 130)
+            typer.echo(
+                "error: interrupted; what was finished is saved, the same command goes on (eval: --resume)", err=True
+            )
+            sys.stdout.flush()
+            os._exit(130)  # a normal exit would wait for LM calls in flight
         except BrokenPipeError:
             # The reader of our output went away; nobody is left to tell.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -20,6 +20,7 @@ def ask(
     api_base: common.ApiBase = None,
     max_tokens: common.MaxTokens = 512,
     tries: common.Tries = 4,
+    timeout: common.Timeout = 120.0,
     no_cache: common.NoCache = False,
     k: Annotated[int | None, typer.Option("-k", min=1, help="Passages per search.")] = None,
     n: Annotated[int | None, typer.Option("-n", min=1, help="Candidate triples per hop.")] = None,
@@ -40,7 +41,8 @@ def ask(
 
     with CorpusIndex.open(index) as opened:
         program = build_system(system, opened, **common.given(k=k, n=n, max_hops=max_hops))
-        model = common.open_lm(lm, api_base=api_base, max_tokens=max_tokens, tries=tries, cache=not no_cache)
+        model = common.LMOptions(api_base, max_tokens, tries, timeout, cache=not no_cache).open(lm)
+        common.extracted_by(opened, f"{lm} (one)")
         meter = LMMeter()
         with dspy.context(lm=model), meter.context():
             prediction = program(question=question)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     import dspy
 
     from cirag_dspy.corpus.index import CorpusIndex
+    from cirag_dspy.schema import Passage
 
 LM = Annotated[
     str,
@@ -25,8 +27,11 @@ LM = Annotated[
         rich_help_panel="LM",
     ),
 ]
-ApiBase = Annotated[str | None, typer.Option(help="Address of an OpenAI-compatible server.", rich_help_panel="LM")]
+ApiBase = Annotated[
+    str | None, typer.Option(help="Address of an OpenAI-compatible server; for remote LMs.", rich_help_panel="LM")
+]
 MaxTokens = Annotated[int, typer.Option(min=16, help="Tokens an LM reply may have.", rich_help_panel="LM")]
+Timeout = Annotated[float, typer.Option(min=1, help="Seconds to wait for one LM reply.", rich_help_panel="LM")]
 Tries = Annotated[int, typer.Option(min=1, help="Requests for one LM call at most.", rich_help_panel="LM")]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Do not use DSPy's response cache.", rich_help_panel="LM")]
 EmbedderName = Annotated[
@@ -55,14 +60,28 @@ def prepare(cache_dir: Path | None = None) -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
 
 
-def open_lm(
-    spec: str, *, api_base: str | None = None, max_tokens: int = 512, tries: int = 4, cache: bool = True
-) -> dspy.LM:
-    """The LM of a command."""
-    from cirag_dspy.lms import load_lm
+@dataclass(frozen=True)
+class LMOptions:
+    """How the LMs of a command are called."""
 
-    options: dict[str, Any] = {"api_base": api_base} if api_base else {}
-    return load_lm(spec, max_tokens=max_tokens, num_retries=tries - 1, cache=cache, **options)
+    api_base: str | None
+    max_tokens: int
+    tries: int
+    timeout: float
+    cache: bool
+
+    def open(self, spec: str) -> dspy.LM:
+        """The LM that a string names. One that runs in this process has no address and no time limit."""
+        from cirag_dspy.lms import load_lm
+
+        remote = {"timeout": self.timeout} | given(api_base=self.api_base)
+        return load_lm(
+            spec,
+            max_tokens=self.max_tokens,
+            num_retries=self.tries - 1,
+            cache=self.cache,
+            **({} if spec.startswith(("local/", "embedded")) else remote),
+        )
 
 
 @contextmanager
@@ -101,14 +120,13 @@ def print_json(value: Mapping[str, Any]) -> None:
 
 
 def extract_corpus(
-    index: CorpusIndex, lm: dspy.LM, *, calls: str, threads: int, limit: int | None, quiet: bool
+    index: CorpusIndex, lm: dspy.LM, passages: Sequence[Passage], *, calls: str, threads: int, quiet: bool
 ) -> list[dict[str, str]]:
-    """Extract the triples of every passage that has none yet, failed ones again; returns those that failed now."""
+    """Extract the triples of passages that have none yet, failed ones again; returns those that failed now."""
     import dspy
 
     from cirag_dspy.modules.extract import Extract, extract_missing
 
-    passages = index.pending()[:limit]
     failures: list[dict[str, str]] = []
     with progress(len(passages), "passage", quiet) as advance, dspy.context(lm=lm):
 
@@ -117,13 +135,19 @@ def extract_corpus(
             if extraction.state == "failed":
                 failures.append({"id": passage.id, "title": passage.title, "error": extraction.error})
 
-        try:
-            extract = Extract(calls)  # type: ignore[arg-type]
-            extract_missing(index, extract, passages, threads=threads, retry_failed=True, on_done=on_done)
-        finally:
-            index.embed_triples()
-            index.flush()
+        extract = Extract(calls)  # type: ignore[arg-type]
+        extract_missing(index, extract, passages, threads=threads, retry_failed=True, on_done=on_done)
+    index.embed_triples()
     return failures
+
+
+def extracted_by(index: CorpusIndex, lm: str) -> None:
+    """Note in the index who writes its triples; a second writer is added to the first, never put in its place."""
+    known = index.extractor
+    if known is None or not index.counts()["done"]:
+        index.extractor = lm
+    elif lm not in known.split(", ") and index.pending():
+        index.extractor = f"{known}, {lm}"
 
 
 def list_failures(failures: list[dict[str, str]], what: str) -> None:

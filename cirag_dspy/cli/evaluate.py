@@ -48,6 +48,7 @@ def evaluate(
     api_base: common.ApiBase = None,
     max_tokens: common.MaxTokens = 512,
     tries: common.Tries = 4,
+    timeout: common.Timeout = 120.0,
     no_cache: common.NoCache = False,
     index: Annotated[Path | None, typer.Option(help="An index to use; default: one per corpus in the cache.")] = None,
     embedder: common.EmbedderName = "embedded",
@@ -70,8 +71,7 @@ def evaluate(
 
     if system not in SYSTEMS:
         raise RunError(f"unknown system {system!r}; there are {', '.join(SYSTEMS)}")
-    chosen = tuple(levels.split(",")) if levels else None
-    knobs = common.given(k=k, n=n, max_hops=max_hops, levels=chosen, rank=rank)
+    knobs = common.given(k=k, n=n, max_hops=max_hops, levels=_names(levels), rank=rank)
     if "extract" in settings_of(system):
         knobs["extract"] = calls if extract in ("online", "offline") else None
         knobs["threads"] = 1  # --threads questions at a time are as many LM calls at a time
@@ -84,7 +84,7 @@ def evaluate(
         corpus=corpus,
         limit=limit,
         sample_seed=seed,
-        ids=ids.split(",") if ids else None,
+        ids=_names(ids),
         setting=setting,
     )
     if dry_run:
@@ -102,21 +102,22 @@ def evaluate(
     folder = RunFolder(out or Path("runs") / f"{dataset}-{system}-{slug(lm)}")
     if not resume:
         folder.require_free()
-    options: dict[str, Any] = {"api_base": api_base, "max_tokens": max_tokens, "tries": tries, "cache": not no_cache}
-    reader = common.open_lm(lm, **options)
-    extractor = common.open_lm(extraction_lm, **options) if extraction_lm else reader
-    writer = GIVEN if extract == GIVEN else extraction_lm or lm
+    options = common.LMOptions(api_base, max_tokens, tries, timeout, cache=not no_cache)
+    reader = options.open(lm)
+    extractor = options.open(extraction_lm) if extraction_lm else reader
+    writer = GIVEN if extract == GIVEN else f"{extraction_lm or lm} ({calls})"
     with common.progress(len(benchmark.passages), "passage", quiet) as advance:
         opened = open_corpus(benchmark, path=index, embedder=embedder, extractor=writer, progress=advance)
     with opened:
         program = build_system(system, opened, **knobs)
         for _, module in program.named_sub_modules(Extract):
             module.set_lm(extractor)
-        if knobs.get("extract") and extract == "offline":
-            common.list_failures(
-                common.extract_corpus(opened, extractor, calls=calls, threads=threads, limit=None, quiet=quiet),
-                "passages",
-            )
+        if knobs.get("extract"):
+            common.extracted_by(opened, writer)
+            # What failed in an earlier run is tried again, once; a question would pass it over.
+            first = opened.pending() if extract == "offline" else opened.failed()
+            failures = common.extract_corpus(opened, extractor, first, calls=calls, threads=threads, quiet=quiet)
+            common.list_failures(failures, "passages")
         manifest = run_manifest(
             benchmark,
             opened,
@@ -130,16 +131,22 @@ def evaluate(
                 program, examples, folder, manifest, threads=threads, resume=resume, on_row=lambda row: advance()
             )
         opened.embed_triples()
-        opened.flush()
+        extraction = opened.counts()
     failed = [{"id": row["id"], "error": row["error"]} for row in folder.rows() if row["error"]]
     if as_json:
-        common.print_json({"out": str(folder.path), "summary": summary, "manifest": manifest})
+        common.print_json({"out": str(folder.path), "summary": summary, "extraction": extraction, "manifest": manifest})
     else:
         typer.echo(_table(dataset, split, system, lm, summary))
         common.say(f"rows, manifest and summary: {folder.path}", quiet)
+    if extraction["failed"]:
+        common.say(f"no triples could be extracted from {extraction['failed']} of {extraction['passages']} passages")
     common.list_failures(failed, "questions")
     if failed:
         raise typer.Exit(1)
+
+
+def _names(text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else tuple(name.strip() for name in text.split(","))
 
 
 def _describe(lm: Any) -> dict[str, Any]:

@@ -27,6 +27,7 @@ def index(
     api_base: common.ApiBase = None,
     max_tokens: common.MaxTokens = 512,
     tries: common.Tries = 4,
+    timeout: common.Timeout = 120.0,
     no_cache: common.NoCache = False,
     calls: Annotated[
         str, typer.Option(help="one: entities and triples in one call; two: the paper's prompts.")
@@ -47,20 +48,20 @@ def index(
         _print_cost(corpus, out, lm, calls, limit, as_json)
         return
     documents = _documents(corpus)
-    extractor = (
-        None
-        if lm == "none"
-        else common.open_lm(lm, api_base=api_base, max_tokens=max_tokens, tries=tries, cache=not no_cache)
-    )
+    options = common.LMOptions(api_base, max_tokens, tries, timeout, cache=not no_cache)
+    extractor = None if lm == "none" else options.open(lm)
     failures: list[dict[str, str]] = []
     with _open_or_create(out, embedder) as built:
         with common.progress(None, "passage", quiet) as advance:
             report = built.add(documents, progress=advance)
         if extractor is not None:
-            built.extractor = f"{lm} ({calls})"
-            failures = common.extract_corpus(built, extractor, calls=calls, threads=threads, limit=limit, quiet=quiet)
-        built.flush()
+            common.extracted_by(built, f"{lm} ({calls})")
+            failures = common.extract_corpus(
+                built, extractor, built.pending()[:limit], calls=calls, threads=threads, quiet=quiet
+            )
         counts = built.counts()
+    if not counts["passages"]:
+        raise RunError(f"{', '.join(map(str, corpus))}: no text in it, so the index at {out} is empty")
     if as_json:
         common.print_json({"index": str(out), **vars(report), **counts, "failures": failures})
     else:

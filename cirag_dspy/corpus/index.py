@@ -207,9 +207,17 @@ class CorpusIndex:
         self._shelves.clear()
         return done
 
-    def pending(self, failed: bool = True) -> list[Passage]:
-        """Passages whose triples are still to be extracted, with those where that failed unless told otherwise."""
-        return self._store.passages_in(["pending", "failed"] if failed else ["pending"])
+    def is_embedded(self) -> bool:
+        """Whether every passage has its vector; not so where an ``add`` was interrupted."""
+        return not self._store.bare_passages(1)
+
+    def pending(self) -> list[Passage]:
+        """Passages whose triples are still to be extracted, those where that failed included."""
+        return self._store.passages_in(["pending", "failed"])
+
+    def failed(self) -> list[Passage]:
+        """Passages where extraction failed."""
+        return self._store.passages_in(["failed"])
 
     # What it says about itself
 

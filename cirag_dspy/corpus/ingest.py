@@ -38,10 +38,12 @@ def read_corpus(path: str | Path) -> Iterator[Document]:
     """Documents of a corpus, in a fixed order.
 
     * A folder: its ``.txt`` and ``.md`` files at any depth; hidden files and links that lead outside are passed over.
-      The source is ``FOLDER/PATH``, the title the first heading (``.md``) or the file's stem.
+      The title is the first heading (``.md``) or the file's stem.
     * One ``.txt`` or ``.md`` file.
-    * ``.jsonl``, ``.json`` (a list) or ``.tsv`` (DPR: ``id, text, title``): a row is a passage, never cut. The source
-      is ``FILE#ID``; the passage id is the row's id, or without one the hash of title and text.
+    * ``.jsonl``, ``.json`` (a list) or ``.tsv`` (DPR: ``id, text, title``): a row is a passage, never cut; its id is
+      the row's id, or without one the hash of title and text.
+
+    Sources are absolute paths, so that two folders or files of one name stay apart; that of a row is ``PATH#ID``.
 
     Running text is cut into passages of whole sentences of about 120 words.
 
@@ -53,12 +55,12 @@ def read_corpus(path: str | Path) -> Iterator[Document]:
         files = list(_text_files(path))
         if not files:
             raise DataError(f"{path}: no .txt or .md file in this folder: name a folder of texts, or a .jsonl file")
-        folder = f"{path.resolve().name}/"
-        return (_text_document(file, folder + file.relative_to(path).as_posix(), folder) for file in files)
+        root = path.resolve()
+        return (_text_document(file, f"{root}/{file.relative_to(path).as_posix()}", f"{root}/") for file in files)
     if not path.is_file():
         raise DataError(f"{path}: no such file or folder")
     if path.suffix.lower() in {".txt", ".md"}:
-        return iter([_text_document(path, path.name)])
+        return iter([_text_document(path, str(path.resolve()))])
     if path.suffix.lower() in _READERS:
         return _row_documents(path)
     raise DataError(f"{path}: not a corpus that can be read: name a folder, or a .txt, .md, .jsonl, .json or .tsv file")
@@ -127,7 +129,7 @@ def _text_document(path: Path, source: str, folder: str | None = None) -> Docume
 def _row_documents(path: Path) -> Iterator[Document]:
     for where, row in _READERS[path.suffix.lower()](path):
         passage = _row_passage(row, where)
-        yield Document(f"{path.name}#{passage.id}", (passage,), path.name)
+        yield Document(f"{path.resolve()}#{passage.id}", (passage,), str(path.resolve()))
 
 
 def _row_passage(row: Any, where: str) -> Passage:
@@ -147,10 +149,7 @@ def _row_passage(row: Any, where: str) -> Passage:
         title = title.strip().strip('"')
     if not isinstance(title, str | None) or not isinstance(id, str | int | None):
         raise DataError(f"{where}: title must be a string, id a string or an integer: {_ROW}")
-    try:
-        return Passage.create(title or "", text, None if id is None else str(id))
-    except UnicodeEncodeError as error:
-        raise DataError(f"{where}: half a character (a lone surrogate) in the text: repair the file") from error
+    return Passage.create(title or "", text, None if id is None else str(id))
 
 
 def _jsonl(path: Path) -> Iterator[tuple[str, Any]]:

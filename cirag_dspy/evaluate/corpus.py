@@ -62,14 +62,13 @@ def open_corpus(
     )
     encoder = Embedder(embedder)
     opened = CorpusIndex.open(folder, encoder) if CorpusIndex.exists(folder) else _create(folder, encoder)
-    if len(opened) != len(benchmark.passages):
+    if len(opened) != len(benchmark.passages) or not opened.is_embedded():
         opened.add((Document(passage.id, (passage,)) for passage in benchmark.passages), progress=progress)
-    if opened.extractor is None:
-        opened.extractor = extractor
-        if extractor == GIVEN:
-            for passage_id, triples in demo_triples().items():
-                opened.keep(passage_id, Extraction("done", tuple(triples)))
-            opened.embed_triples()
+    if extractor == GIVEN and opened.counts()["pending"]:
+        for passage_id, triples in demo_triples().items():
+            opened.keep(passage_id, Extraction("done", tuple(triples)))
+        opened.embed_triples()
+    opened.extractor = extractor
     return opened
 
 

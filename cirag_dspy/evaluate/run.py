@@ -27,7 +27,7 @@ KEPT_PASSAGES = 20
 
 
 class RunFolder:
-    """Where a run is kept: ``manifest.json`` (all that its numbers depend on), ``questions.jsonl`` (a row a question)
+    """Where a run is kept: ``run.json`` (all that its numbers depend on), ``questions.jsonl`` (a row a question)
     and ``results.json`` (the summary). Rows are appended and flushed, so a kill loses only what was in flight.
     """
 
@@ -44,13 +44,13 @@ class RunFolder:
         Raises:
             RunError: The folder can't be written, holds a run and ``resume`` is off, or holds one of other settings.
         """
-        manifest_file = self.path / "manifest.json"
+        manifest_file = self.path / "run.json"
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             if not resume:
                 self.require_free()
             if resume and manifest_file.exists():
-                self._check_same(json.loads(manifest_file.read_text(encoding="utf-8")), manifest)
+                self._check_same(manifest_file, manifest)
             write_json(manifest_file, manifest)
         except OSError as error:
             raise RunError(f"{self.path} can't be written: {error.strerror}; choose another --out") from None
@@ -61,8 +61,12 @@ class RunFolder:
         if self.rows_file.exists():
             raise RunError(f"{self.path} already holds a run; --resume goes on with it, or choose another --out")
 
-    def _check_same(self, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-        was, is_ = (json.loads(json.dumps(manifest)) for manifest in (before, now))
+    def _check_same(self, file: Path, manifest: Mapping[str, Any]) -> None:
+        try:
+            was = dict(json.loads(file.read_text(encoding="utf-8")))
+        except (ValueError, TypeError):
+            raise RunError(f"{file} is damaged, so the run can't be resumed; choose another --out") from None
+        is_ = json.loads(json.dumps(manifest))
         changed = sorted(
             key for key in was.keys() | is_.keys() if key not in self.FREE and was.get(key) != is_.get(key)
         )
@@ -74,18 +78,19 @@ class RunFolder:
         """The last row of each question, in order of first arrival; a torn last line is passed over."""
         rows: dict[str, Row] = {}
         if self.rows_file.exists():
-            for line in self.rows_file.read_text(encoding="utf-8", errors="replace").splitlines():
+            for line in self.rows_file.read_text(encoding="utf-8", errors="replace").split("\n"):
                 try:
                     row = json.loads(line)
                 except ValueError:
                     continue
-                rows[row["id"]] = row
+                if isinstance(row, dict) and "id" in row:
+                    rows[row["id"]] = row
         return list(rows.values())
 
     @contextmanager
     def writer(self) -> Iterator[Callable[[Row], None]]:
         """A function that appends a row and flushes it."""
-        with self.rows_file.open("a+", encoding="utf-8") as file:
+        with self.rows_file.open("a+", encoding="utf-8", errors="replace") as file:
             # After a kill the file may end within a line; what follows must not be glued to it.
             file.seek(0, os.SEEK_END)
             if file.tell():
@@ -213,7 +218,7 @@ def summarise(rows: Sequence[Row]) -> dict[str, Any]:
     return {
         "n": n,
         "errors": n - len(answered),
-        "refusals": sum(not row["answer"] for row in answered),
+        "empty_answers": sum(not row["answer"] for row in answered),
         "em": _mean([row["em"] for row in rows]),
         "f1": _mean([row["f1"] for row in rows]),
         "recall": {f"@{k}": _mean([row["recall"][str(k)] for row in with_gold]) for k in RECALL_AT if with_gold},

@@ -41,7 +41,7 @@ def load_lm(
     Args:
         spec: The LM string.
         max_tokens: Tokens of an answer at most.
-        temperature: 0 or None is greedy.
+        temperature: 0 or None is greedy. OpenAI's reasoning models, which refuse it, get neither.
         cache: Whether DSPy may answer a repeated request from its cache.
         num_retries: Of a failed remote call.
         kwargs: Of a local LM: `dtype`, `device`, `max_batch` (see `load_engine`), and further generation settings. Of a
@@ -97,6 +97,12 @@ def _split(local: str) -> tuple[str, str]:
 
 def _make(name: str, options: dict[str, Any]) -> dspy.LM:
     try:
-        return dspy.LM(name, **options)
+        try:
+            return dspy.LM(name, **options)
+        except dspy.LMConfigurationError:
+            # OpenAI's reasoning models take no temperature and few tokens; our defaults are not worth refusing them.
+            if options["temperature"] != 0.0:
+                raise
+            return dspy.LM(name, **options | {"temperature": None, "max_tokens": None})
     except (ValueError, TypeError, dspy.LMError) as error:
         raise ModelError(f"cannot use {name}: {error}") from error

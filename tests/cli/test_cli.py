@@ -26,6 +26,8 @@ def cli(*arguments, env=None, cwd=None, timeout=120):
 def reply(messages):
     """An LM that extracts one triple a passage, keeps every fact and answers from the first one."""
     system, fields = messages[0]["content"], fields_of(messages[-1]["content"])
+    if "triples:" not in system and "entities:" in system:
+        return "entities: x"
     if "triples:" in system:
         return f"entities: x\ntriples:\n{fields['title']} | is about | {fields['title']}"
     if "core:" in system:
@@ -129,6 +131,56 @@ def test_kill_half_way_pays_only_the_calls_in_flight_again(tmp_path):
 
 
 @pytest.mark.slow
+def test_ctrl_c_is_heard_while_a_server_hangs_and_eval_resumes(tmp_path, cache):
+    asked = []
+
+    def hanging(messages):
+        asked.append(messages)
+        if len(asked) > 2:
+            time.sleep(30)
+        return reply(messages)
+
+    options = ["eval", "--dataset", "demo", "--limit", "4", "--extract", "given", "--cache-dir", str(cache)]
+    options += ["--out", str(tmp_path / "run"), "--lm", "openai/scripted", "--no-cache", "--threads", "2"]
+    with openai_server(hanging) as (address, requests):
+        command = [COMMAND, *options, "--api-base", address]
+        process = subprocess.Popen(command, env={**os.environ, **GOOD}, stderr=subprocess.PIPE, text=True)
+        while len(requests) < 4 and process.poll() is None:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=10)
+    assert process.returncode == 130, stderr
+    assert "interrupted" in stderr and "Traceback" not in stderr
+    with openai_server(reply) as (address, _):
+        done = cli(*options, "--api-base", address, "--resume")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("demo dev, 4 questions")
+
+
+@pytest.mark.slow
+def test_the_two_ways_of_extracting_do_not_share_an_index(tmp_path, cache):
+    options = [
+        "eval",
+        "--dataset",
+        "demo",
+        "--limit",
+        "1",
+        "--cache-dir",
+        cache,
+        "--no-cache",
+        "--lm",
+        "openai/scripted",
+    ]
+    with openai_server(reply) as (address, requests):
+        for calls, expected in (("one", 10), ("two", 20)):
+            requests.clear()
+            done = cli(*options, "--calls", calls, "--api-base", address, "--out", tmp_path / calls)
+            assert done.returncode == 0, done.stderr
+            prompts = [request["messages"][-1]["content"] for request in requests]
+            assert sum(prompt.startswith("title:") for prompt in prompts) == expected
+
+
+@pytest.mark.slow
 def test_eval_demo(tmp_path, cache):
     with openai_server(reply) as (address, _):
         options = [
@@ -205,6 +257,7 @@ def test_eval_failures_exit_1_and_keep_the_rest(tmp_path, cache):
         (["ask", "q", "--index", "/nowhere"], "/nowhere"),
         (["ask", " ", "--index", "/nowhere"], "the question is empty"),
         (["index", "/nowhere", "--out", "{tmp}/i"], "/nowhere"),
+        (["eval", "--dataset", "demo", "--ids", ""], "no examples"),
     ],
 )
 def test_wrong_use_is_one_line_and_exit_2(arguments, says, tmp_path, cache):

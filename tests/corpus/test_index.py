@@ -158,7 +158,7 @@ def test_embed_triples_in_batches(index, encoder):
     steps = []
     assert index.embed_triples(batch=4, progress=lambda done, total: steps.append((done, total))) == 10
     assert steps == [(4, 10), (8, 10), (10, 10)] and len(encoder.texts) == 10
-    index.rank("one", [t for ts in index.triples(p.id for p in index.pending(failed=False)).values() for t in ts])
+    index.rank("one", [t for ts in index.triples(p.id for p in index.pending()).values() for t in ts])
     assert len(encoder.texts) == 10
 
 
@@ -170,7 +170,7 @@ def test_extraction_states(index):
     index.keep(two.id, Extraction("empty"))
     index.keep(three.id, Extraction("failed", error="no triples in: Sorry"))
     assert index.counts() == {"passages": 4, "triples": 1, "pending": 1, "done": 1, "empty": 1, "failed": 1}
-    assert index.pending() == [three, four] and index.pending(failed=False) == [four]
+    assert index.pending() == [three, four] and index.failed() == [three]
     assert list(index.states([two.id, "?", one.id]).items()) == [(two.id, "empty"), (one.id, "done")]
     assert list(index.passages([two.id, "?", one.id])) == [two.id, one.id]
     index.keep(three.id, extraction(three.id, "d | e | f"))

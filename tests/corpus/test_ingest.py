@@ -27,8 +27,8 @@ def test_a_folder(tmp_path):
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git" / "c.txt").write_text("x")
     documents = list(read_corpus(tmp_path))
-    assert [d.source for d in documents] == [f"{tmp_path.name}/{name}" for name in ("README.MD", "b.txt", "sub/a.md")]
-    assert {d.file for d in documents} == {f"{tmp_path.name}/"}
+    assert [d.source for d in documents] == [f"{tmp_path}/{name}" for name in ("README.MD", "b.txt", "sub/a.md")]
+    assert {d.file for d in documents} == {f"{tmp_path}/"}
     assert [d.passages[0].title for d in documents] == ["README", "b", "The *title*"]
     assert documents[1].passages == (Passage.create("b", ["One.", "Two."]),)
     assert documents[2].passages[0].text == "Before. Body here. Part More."
@@ -44,13 +44,13 @@ def test_links_that_leave_the_folder_are_passed_over(tmp_path):
     os.symlink(tmp_path / "outside.txt", folder / "link.txt")
     os.symlink(tmp_path / "dir", folder / "linked")
     os.symlink(folder / "nowhere.txt", folder / "broken.txt")
-    assert [d.source for d in read_corpus(folder)] == ["folder/inside.txt"]
+    assert [d.source for d in read_corpus(folder)] == [f"{folder}/inside.txt"]
 
 
 def test_one_text_file_in_utf_8_with_a_byte_order_mark(tmp_path):
     (tmp_path / "é.txt").write_bytes("\ufeffÇa va. Oui.".encode())
     (document,) = read_corpus(tmp_path / "é.txt")
-    assert document.source == "é.txt" and document.passages[0].sentences == ("Ça va.", "Oui.")
+    assert document.source == str(tmp_path / "é.txt") and document.passages[0].sentences == ("Ça va.", "Oui.")
 
 
 def test_cutting():
@@ -80,7 +80,7 @@ def test_hipporag_corpus_rows_are_passages_and_titles_no_identity(tmp_path):
     assert [len(d.passages) for d in documents] == [1, 1, 1]
     assert passages[:2] == [Passage.create("T", "One."), Passage.create("T", "Two.")]
     assert len(passages[2].sentences) == 400
-    assert documents[0].source == f"corpus.json#{passages[0].id}" and documents[0].file == "corpus.json"
+    assert documents[0].source == f"{documents[0].file}#{passages[0].id}" and documents[0].file.endswith("/corpus.json")
 
 
 def test_jsonl_fields_and_ids(tmp_path):
@@ -93,7 +93,7 @@ def test_jsonl_fields_and_ids(tmp_path):
     )
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n\n"))
     documents = list(read_corpus(path))
-    assert [d.passages[0].id for d in documents[:2]] == ["7", "x"] and documents[1].source == "c.jsonl#x"
+    assert [d.passages[0].id for d in documents[:2]] == ["7", "x"] and documents[1].source.endswith("/c.jsonl#x")
     assert (documents[1].passages[0].title, documents[1].passages[0].text) == ("A title", "The text.")
     assert documents[2].passages[0].sentences == ("One. Still one.", "", "Two.")
     assert documents[3].passages[0].text == ""
@@ -116,7 +116,6 @@ def test_dpr_tsv(tmp_path):
         ("a.jsonl", b'{"text": 3}\n', r"a\.jsonl:1: text is neither a string nor a list"),
         ("a.jsonl", b'{"text": "x", "id": [1]}\n', r"a\.jsonl:1: title must be a string, id"),
         ("a.jsonl", b'{"text": "ok"}\n{"text": "caf\xe9"}\n', r"a\.jsonl:2: not UTF-8 \(byte 13\)"),
-        ("a.jsonl", b'{"text": "\\ud800"}\n', r"a\.jsonl:1: half a character"),
         ("a.jsonl", b"[" * 100_000, r"a\.jsonl:1: not JSON"),
         ("a.json", b'{"text": "x"}', r"a\.json: not a list of rows"),
         ("a.json", b'[{"text": "x"}, null]', r"a\.json: row 2: not an object"),
@@ -148,4 +147,4 @@ def test_from_file_to_index_and_back(tmp_path):
         assert {p.text for p in index.pending()} == {"The mayor is Bob.", "New."}
         with pytest.raises(DataError):
             index.add(read_corpus(jsonl(path, {"id": 1, "text": "The mayor is Cy."}, {})))
-        assert len(index) == 2 and index.remove("c.jsonl") >= 1 and len(index) == 0
+        assert len(index) == 2 and index.remove(str(path)) >= 1 and len(index) == 0

@@ -137,7 +137,6 @@ def test_a_remote_lm_makes_no_other_connection(tmp_path):
         ("local/no/such/folder", "no such folder"),
         ("local/{tiny}+", "MODEL\\+ADAPTER"),
         ("local/{tiny}+{tiny}", "no adapter folder"),
-        ("openai/gpt-5", "max_tokens"),
     ],
 )
 def test_a_wrong_spec_is_one_line_that_says_what_to_do(spec, said, tiny_folder, monkeypatch):
@@ -145,6 +144,13 @@ def test_a_wrong_spec_is_one_line_that_says_what_to_do(spec, said, tiny_folder, 
     with pytest.raises(ModelError, match=said) as caught:
         load_lm(spec.format(tiny=tiny_folder))
     assert "\n" not in str(caught.value)
+
+
+def test_a_reasoning_model_gets_neither_of_our_defaults():
+    lm = load_lm("openai/gpt-5-mini")
+    assert lm.kwargs["temperature"] is None and lm.kwargs["max_completion_tokens"] is None
+    with pytest.raises(ModelError, match="temperature"):
+        load_lm("openai/gpt-5-mini", temperature=0.5)
 
 
 @pytest.mark.parametrize(
