@@ -29,12 +29,26 @@ class LineAdapter(dspy.ChatAdapter):
     def __init__(self, callbacks: list[Any] | None = None) -> None:
         super().__init__(callbacks=callbacks, use_json_adapter_fallback=False)
 
+    def format(
+        self, signature: type[dspy.Signature], demos: list[dict[str, Any]], inputs: dict[str, Any]
+    ) -> list[dict[str, Any]]:
+        """System message, demonstrations, the turns of a ``dspy.History``, the present turn. Text only.
+
+        As the base class has it, without the signature that it makes anew for each call to leave the history out.
+        """
+        messages = [{"role": "system", "content": self.format_system_message(signature)}]
+        messages += self.format_demos(signature, demos)
+        histories = [inputs[name] for name in inputs if _is_history(signature, name) and inputs[name] is not None]
+        for turn in histories[0].messages if histories else []:
+            messages.append({"role": "user", "content": self.format_user_message_content(signature, turn)})
+            messages.append({"role": "assistant", "content": self.format_assistant_message_content(signature, turn)})
+        content = self.format_user_message_content(signature, inputs, main_request=True)
+        return [*messages, {"role": "user", "content": content}]
+
     def format_system_message(self, signature: type[dspy.Signature]) -> str:
         """Instructions, then one line a field."""
         given = [
-            _describe(name, field)
-            for name, field in signature.input_fields.items()
-            if field.annotation is not dspy.History
+            _describe(name, field) for name, field in signature.input_fields.items() if not _is_history(signature, name)
         ]
         reply = [_describe(name, field) for name, field in signature.output_fields.items()]
         return "\n".join([signature.instructions.strip(), "", "Given:", *given, "", "Reply with exactly:", *reply])
@@ -51,7 +65,7 @@ class LineAdapter(dspy.ChatAdapter):
         lines = [
             _labelled(name, format_field_value(field_info=field, value=inputs[name]), signature)
             for name, field in signature.input_fields.items()
-            if name in inputs and field.annotation is not dspy.History  # earlier turns of a demonstration are left out
+            if name in inputs and not _is_history(signature, name)  # earlier turns of a demonstration are left out
         ]
         return "\n".join(part for part in (prefix, *lines, suffix) if part)
 
@@ -83,6 +97,11 @@ class LineAdapter(dspy.ChatAdapter):
                 parsed_result=fields,
             )
         return fields
+
+
+def _is_history(signature: type[dspy.Signature], name: str) -> bool:
+    field = signature.input_fields.get(name)
+    return field is not None and field.annotation is dspy.History
 
 
 def _describe(name: str, field: Any) -> str:

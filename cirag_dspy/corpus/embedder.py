@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from cirag_dspy.corpus.lru import LRU
+from cirag_dspy.corpus.tracing import trace
 from cirag_dspy.errors import ModelError
 from cirag_dspy.text import one_line
 
@@ -90,6 +91,9 @@ def unit(vectors: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(vectors / np.where(norms > 0, norms, 1))
 
 
+UNTRIED = object()
+
+
 class Embedder:
     """A sentence-transformers model as an `Encoder`: unit float32 vectors, thread-safe.
 
@@ -124,6 +128,7 @@ class Embedder:
         self._query_prompt = query_prompt
         self._passage_prompt = passage_prompt
         self._model: SentenceTransformer | None = None
+        self._traced: Any = UNTRIED
         self._probe: np.ndarray | None = None
         self._queries: LRU[str, np.ndarray] = LRU(64)
         self._lock = RLock()
@@ -166,9 +171,19 @@ class Embedder:
         """Unit vector ``[d]`` of a query. The last few are remembered: search and ranking of a hop encode it once."""
         vector = self._queries.get(text)
         if vector is None:
-            vector = self._encode([text], self.query_prompt)[0]
+            vector = self._encode_one(text)
             self._queries.put(text, vector)
         return vector
+
+    def _encode_one(self, query: str) -> np.ndarray:
+        """The vector of a query, by the traced model where there is one."""
+        with self._lock:
+            if self._traced is UNTRIED:
+                custom = self._trust_remote_code or (self._family and self._family.eos)
+                self._traced = None if custom else trace(self._load())
+            if self._traced is None:
+                return self._encode([query], self.query_prompt)[0]
+            return unit(self._traced(self.query_prompt + query)[None])[0]
 
     def _probe_vector(self) -> np.ndarray:
         if self._probe is None:

