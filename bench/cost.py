@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import shutil
 import statistics
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
@@ -32,7 +34,6 @@ from cirag_dspy.evaluate.manifest import machine, versions
 from cirag_dspy.systems import build_system
 from cirag_dspy.text import match_key, one_line
 from tests.fakes import fields_of, openai_server
-
 
 REMEMBERED_QUERIES = 64
 
@@ -66,6 +67,41 @@ class Script:
                 following = following.replace(f"#{place}", step["answer"])
         thought = f"{steps[turn]['question']} {steps[turn]['answer']}."
         return f"thought: {thought}\ncore: {', '.join(core)}\nnext_query: {following}"
+
+
+class Server:
+    """The scripted LM behind HTTP in a process of its own, so that it takes no time from the one that is measured."""
+
+    def __init__(self, script: Script, seconds: float = 0.0) -> None:
+        self.pipe, other = multiprocessing.Pipe()
+        self.process = multiprocessing.Process(target=_serve, args=(script, seconds, other), daemon=True)
+        self.process.start()
+        self.address = self.pipe.recv()
+
+    def count(self) -> int:
+        """Requests since the last ``take``."""
+        self.pipe.send("count")
+        return self.pipe.recv()
+
+    def take(self) -> list[dict]:
+        """The requests since the last ``take``."""
+        self.pipe.send("take")
+        return self.pipe.recv()
+
+
+def _serve(script: Script, seconds: float, pipe: Connection) -> None:
+    def reply(messages: list[dict[str, str]]) -> str:
+        time.sleep(seconds)
+        return script(messages)
+
+    with openai_server(reply) as (address, requests):
+        pipe.send(address)
+        while True:
+            if pipe.recv() == "count":
+                pipe.send(len(requests))
+            else:
+                pipe.send(list(requests))
+                requests.clear()
 
 
 class Waiting(BaseCallback):
@@ -128,17 +164,20 @@ def environment() -> dict[str, str]:
     return {**os.environ, "OPENAI_API_KEY": "none"}
 
 
-def killed_half_way(corpus: Path, out: Path, address: str, requests: list[dict], half: int) -> int:
+def killed_half_way(corpus: Path, out: Path, server: Server, half: int) -> int:
     """Requests in all when the index command is killed after ``half`` of them and run again."""
     process = subprocess.Popen(
-        index_command(corpus, out, address), env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        index_command(corpus, out, server.address),
+        env=environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
-    while len(requests) < half and process.poll() is None:
+    while server.count() < half and process.poll() is None:
         time.sleep(0.002)
     process.kill()
     process.wait()
-    run_index(corpus, out, address)
-    return len(requests)
+    run_index(corpus, out, server.address)
+    return len(server.take())
 
 
 def main() -> None:
@@ -152,23 +191,15 @@ def main() -> None:
     work = Path(tempfile.mkdtemp())
     corpus = work / "corpus.jsonl"
     corpus.write_text("\n".join(json.dumps({"title": row["title"], "text": row["text"]}) for row in openie))
-    with openai_server(script) as (address, requests):
-        seconds = run_index(corpus, work / "index", address)
-        first = list(requests)
-        requests.clear()
-        run_index(corpus, work / "index", address)
-        second = len(requests)
-        requests.clear()
-
-        def slow(messages: list[dict[str, str]]) -> str:
-            time.sleep(0.02)
-            return script(messages)
-
-        with openai_server(slow) as (slow_address, slow_requests):
-            total = killed_half_way(corpus, work / "killed", slow_address, slow_requests, len(first) // 2)
-        with CorpusIndex.open(work / "index", Embedder()) as index:
-            counts, passages = index.counts(), len(index)
-            asked = ask(index, questions, address, requests)
+    server, slow = Server(script), Server(script, seconds=0.02)
+    seconds = run_index(corpus, work / "index", server.address)
+    first = server.take()
+    run_index(corpus, work / "index", server.address)
+    second = len(server.take())
+    total = killed_half_way(corpus, work / "killed", slow, len(first) // 2)
+    with CorpusIndex.open(work / "index", Embedder()) as index:
+        counts, passages = index.counts(), len(index)
+        asked = ask(index, questions, server)
     size = sum(file.stat().st_size for file in (work / "index").rglob("*"))
     words = sum(cl100k(f"{row['title']} {row['text']}") for row in openie)
     result = {
@@ -192,9 +223,9 @@ def main() -> None:
     print(json.dumps(result, indent=1))
 
 
-def ask(index: CorpusIndex, questions: list[dict], address: str, requests: list[dict]) -> dict:
+def ask(index: CorpusIndex, questions: list[dict], server: Server) -> dict:
     """Calls, tokens and own overhead of each system on the questions."""
-    lm = dspy.LM("openai/scripted", api_base=address, api_key="none", cache=False, max_tokens=512)
+    lm = dspy.LM("openai/scripted", api_base=server.address, api_key="none", cache=False, max_tokens=512)
     found = {}
     for name in ("cirag", "native_rag"):
         program = build_system(name, index)
@@ -204,13 +235,13 @@ def ask(index: CorpusIndex, questions: list[dict], address: str, requests: list[
             index.embedder.encode_query(f"warm up {number}")  # no query of a question is remembered
         rows = []
         for row in questions:
-            requests.clear()
+            server.take()
             waiting = Waiting()
             started = time.perf_counter()
             with dspy.context(lm=lm, callbacks=[waiting]):
                 prediction = program(question=row["question"])
             own = time.perf_counter() - started - waiting.total
-            hops = len(prediction.hops)
+            hops, requests = len(prediction.hops), server.take()
             rows.append((len(requests), prompt_tokens(requests), own, hops, prediction))
         two_hop = [row for row, question in zip(rows, questions, strict=True) if question["id"].startswith("2hop")]
         found[name] = {

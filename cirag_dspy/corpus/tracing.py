@@ -27,10 +27,13 @@ def trace(model: SentenceTransformer) -> Callable[[str], np.ndarray] | None:
     class Whole(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.model = model
+            self.parts = torch.nn.ModuleList(model)
 
         def forward(self, input_ids: Any, attention_mask: Any) -> Any:
-            return self.model({"input_ids": input_ids, "attention_mask": attention_mask})["sentence_embedding"]
+            features = {"input_ids": input_ids, "attention_mask": attention_mask}
+            for part in self.parts:
+                features = part(features)
+            return features["sentence_embedding"]
 
     def tokens(text: str) -> tuple[Any, Any]:
         encoded = model.tokenizer([text], truncation=True, max_length=model.max_seq_length, return_tensors="pt")
