@@ -54,6 +54,7 @@ def prepare(cache_dir: Path | None = None) -> None:
         os.environ["CIRAG_DSPY_CACHE"] = str(cache_dir)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     import dspy  # noqa: F401  (it sets its own log level when it is imported)
 
     for name in ("dspy", "LiteLLM", "httpx", "transformers", "sentence_transformers"):
