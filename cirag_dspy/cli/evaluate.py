@@ -178,11 +178,13 @@ def _print_cost(benchmark: Benchmark, system: str, settings: dict[str, Any], as_
 def _table(dataset: str, split: str, system: str, lm: str, summary: dict[str, Any]) -> str:
     cost = summary["lm_per_question"]
     levels = ", ".join(f"{level} {group['n']}" for level, group in summary["levels"].items())
-    recall = "  ".join(f"{k} {100 * value:.1f}" for k, value in summary["recall"].items()) or "no gold passages"
+    kind = "recall" if summary["recall"] else "answer recall"
+    found = summary["recall"] or summary["answer_recall"]
+    recall = f"{kind} {'  '.join(f'{k} {100 * value:.1f}' for k, value in found.items()) or 'none'}"
     return "\n".join(
         [
             f"{dataset} {split}, {summary['n']} questions, {system}, {lm}",
-            f"  EM {100 * summary['em']:.1f}   F1 {100 * summary['f1']:.1f}   recall {recall}",
+            f"  EM {100 * summary['em']:.1f}   F1 {100 * summary['f1']:.1f}   {recall}",
             f"  levels: {levels or 'none'}   errors {summary['errors']}   unreadable hops {summary['unreadable_hops']}",
             f"  per question: {cost['calls']} LM calls, {cost['cached']} cached; {cost['prompt_tokens']:.0f} prompt + "
             f"{cost['completion_tokens']:.0f} reply tokens; {summary['seconds_per_question']['median']} s (median)",

@@ -65,6 +65,21 @@ def test_rows_and_summary(tmp_path):
     assert json.loads((folder.path / "results.json").read_text())["summary"] == summary
 
 
+def test_open_domain_questions_are_scored_by_the_answer_in_a_passage(tmp_path):
+    from cirag_dspy.schema import Passage
+
+    class Index:
+        def passages(self, ids):
+            texts = {"p1": "Nothing here.", "p2": "Paris is the capital."}
+            return {id: Passage(id, "", (texts[id],)) for id in ids}
+
+    system = System({"a": "Paris", "b": "Rome"})
+    system.index = Index()
+    examples = [example("1", "a", gold=()), example("2", "b", answer="Rome", gold=())]
+    summary = run(system, examples, RunFolder(tmp_path / "run"), MANIFEST)
+    assert summary["answer_recall"]["@2"] == 0.5 and summary["recall"] == {}
+
+
 def test_failures_are_rows_apart_and_are_asked_again(tmp_path):
     folder = RunFolder(tmp_path / "run")
     examples = [example(str(number), f"q{number}") for number in range(20)]

@@ -1,0 +1,144 @@
+"""A question's row: asked, scored, costed; and the summary of many."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import dspy
+
+from cirag_dspy.evaluate.metrics import answer_scores
+from cirag_dspy.evaluate.retrieval import all_recall_at, answer_recall_at, recall_at
+from cirag_dspy.lms.meter import COUNTS, LMMeter
+from cirag_dspy.modules.extract import FATAL
+from cirag_dspy.text import one_line
+
+Row = dict[str, Any]
+
+RECALL_AT = (2, 5, 10)
+KEPT_PASSAGES = 20
+
+
+def answer_one(system: Any, example: dspy.Example) -> Row:
+    """Ask one question; the row holds its answer, scores, cost and trajectory, or its error."""
+    meter = LMMeter()
+    started = time.perf_counter()
+    prediction, error = dspy.Prediction(), ""
+    try:
+        with meter.context():
+            prediction = system(question=example.question)
+    except FATAL:
+        raise
+    except Exception as exception:  # any fault of one question must not cost the others
+        error = one_line(f"{type(exception).__name__}: {exception}")[:500]
+    seconds = time.perf_counter() - started
+    answer = prediction.get("answer") or ""
+    passages = list(prediction.get("passages") or [])
+    scores = answer_scores(example.dataset, answer, example) if not error else {"em": 0.0, "f1": 0.0}
+    gold, missing = list(example.gold_passages), int(example.gold_missing)
+    with_gold = bool(gold or missing)
+    return {
+        "id": example.id,
+        "question": example.question,
+        "type": example.get("type"),
+        "gold": list(example.answers),
+        "answer": answer,
+        "level": prediction.get("level"),
+        "em": float(scores["em"]),
+        "f1": float(scores["f1"]),
+        "recall": _at(recall_at(passages, gold, RECALL_AT, missing=missing)) if with_gold else {},
+        "all_recall": _at(all_recall_at(passages, gold, RECALL_AT, missing=missing)) if with_gold else {},
+        "answer_recall": {} if with_gold or error else _at(_answer_recall(system, passages, example.answers)),
+        "gold_passages": gold,
+        "gold_missing": missing,
+        "passages": passages[:KEPT_PASSAGES],
+        "citations": [
+            {"title": c.title, "sentence": c.sentence, "text": c.text, "passage_id": c.passage_id}
+            for c in prediction.get("citations") or []
+        ],
+        "hops": [
+            {
+                "query": hop.query,
+                "candidates": len(hop.candidates),
+                "thought": hop.thought,
+                "core": [triple.text for triple in hop.core],
+                "next_query": hop.next_query,
+                "error": hop.error,
+            }
+            for hop in prediction.get("hops") or []
+        ],
+        "stopped": prediction.get("stopped"),
+        "lm": meter.snapshot(),
+        "seconds": round(seconds, 3),
+        "error": error,
+    }
+
+
+def summarise(rows: Sequence[Row]) -> dict[str, Any]:
+    """Means over all rows (a failed question scores 0), levels with their own scores, and what it cost."""
+    n = len(rows)
+    if not n:
+        return {"n": 0}
+    answered = [row for row in rows if not row["error"]]
+    scored = {name: [row for row in rows if row[name]] for name in ("recall", "all_recall", "answer_recall")}
+    totals = {name: sum(row["lm"].get(name, 0) for row in rows) for name in COUNTS}
+    seconds = sorted(row["seconds"] for row in rows)
+    return {
+        "n": n,
+        "errors": n - len(answered),
+        "empty_answers": sum(not row["answer"] for row in answered),
+        "em": _mean([row["em"] for row in rows]),
+        "f1": _mean([row["f1"] for row in rows]),
+        **{
+            name: {f"@{k}": _mean([row[name][str(k)] for row in found]) for k in RECALL_AT if found}
+            for name, found in scored.items()
+        },
+        "questions_with_gold_passages": len(scored["recall"]),
+        "levels": _by(answered, "level"),
+        "types": _by(rows, "type"),
+        "stopped": {key: sum(row["stopped"] == key for row in answered) for key in _values(answered, "stopped")},
+        "hops": _mean([float(len(row["hops"])) for row in answered]),
+        "unreadable_hops": sum(bool(hop["error"]) for row in answered for hop in row["hops"]),
+        "lm": totals,
+        "lm_per_question": {key: round(value / n, 2) for key, value in totals.items()},
+        "lm_by_module": _modules(rows),
+        "seconds_per_question": {"mean": round(sum(seconds) / n, 3), "median": round(seconds[n // 2], 3)},
+    }
+
+
+def _answer_recall(system: Any, passages: Sequence[str], answers: Sequence[str]) -> dict[int, float]:
+    """Whether a retrieved passage holds an answer: what open-domain sets have instead of gold passages."""
+    index = getattr(system, "index", None)
+    found = index.passages(passages[: max(RECALL_AT)]) if index is not None else {}
+    return answer_recall_at([passage.text for passage in found.values()], answers, RECALL_AT)
+
+
+def _at(scores: Mapping[int, float]) -> dict[str, float]:
+    return {str(k): value for k, value in scores.items()}
+
+
+def _mean(values: Sequence[float]) -> float:
+    return round(sum(values) / len(values), 4) if values else 0.0
+
+
+def _values(rows: Sequence[Row], key: str) -> list[str]:
+    return sorted({row[key] for row in rows if row[key]})
+
+
+def _by(rows: Sequence[Row], key: str) -> dict[str, Any]:
+    groups = {value: [row for row in rows if row[key] == value] for value in _values(rows, key)}
+    return {
+        value: {"n": len(group), "em": _mean([row["em"] for row in group]), "f1": _mean([row["f1"] for row in group])}
+        for value, group in groups.items()
+    }
+
+
+def _modules(rows: Sequence[Row]) -> dict[str, dict[str, int]]:
+    total: dict[str, dict[str, int]] = {}
+    for row in rows:
+        for module, counts in row["lm"].get("by_module", {}).items():
+            kept = total.setdefault(module, dict.fromkeys(counts, 0))
+            for key, value in counts.items():
+                kept[key] = kept.get(key, 0) + value
+    return total
