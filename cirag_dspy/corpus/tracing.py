@@ -6,6 +6,7 @@ model gives the vectors of the model itself.
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -44,6 +45,10 @@ def trace(model: SentenceTransformer) -> Callable[[str], np.ndarray] | None:
             vector: np.ndarray = frozen(*tokens(text))[0].float().numpy()
         return vector
 
+    # Tracing looks at every attribute of the model, and transformers has something to say about some.
+    log = logging.getLogger("transformers")
+    level = log.level
+    log.setLevel(logging.ERROR)
     try:
         if model.device.type != "cpu" or sum(weight.numel() for weight in model.parameters()) > MAX_PARAMETERS:
             return None
@@ -54,4 +59,6 @@ def trace(model: SentenceTransformer) -> Callable[[str], np.ndarray] | None:
         same = all(np.allclose(encode(text), vector, atol=1e-5) for text, vector in zip(_PROBES, own, strict=True))
     except Exception:  # whatever a model's own code does under tracing: it runs as it is then
         return None
+    finally:
+        log.setLevel(level)
     return encode if same else None
