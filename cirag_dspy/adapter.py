@@ -43,7 +43,8 @@ class LineAdapter(dspy.ChatAdapter):
             messages.append({"role": "user", "content": self.format_user_message_content(signature, turn)})
             messages.append({"role": "assistant", "content": self.format_assistant_message_content(signature, turn)})
         content = self.format_user_message_content(signature, inputs, main_request=True)
-        return [*messages, {"role": "user", "content": content}]
+        messages.append({"role": "user", "content": content})
+        return [message for message in messages if message["content"]]
 
     def format_system_message(self, signature: type[dspy.Signature]) -> str:
         """Instructions, then one line a field."""
@@ -76,7 +77,7 @@ class LineAdapter(dspy.ChatAdapter):
         return "\n".join(
             _labelled(name, format_field_value(field_info=field, value=value), signature)
             for name, field in signature.output_fields.items()
-            if (value := outputs.get(name, missing_field_message)) is not None
+            if (value := outputs.get(name, missing_field_message if field.is_required() else None)) is not None
         )
 
     def parse(self, signature: type[dspy.Signature], completion: str) -> dict[str, Any]:
@@ -114,7 +115,7 @@ def _labelled(name: str, value: Any, signature: type[dspy.Signature]) -> str:
     if not rest:
         return f"{name}: {first}".rstrip()
     label = _label_pattern(signature.fields)
-    return "\n".join([f"{name}:", *(f"- {line}" if label.match(line) else line for line in (first, *rest))])
+    return "\n".join([f"{name}:", *(f"… {line}" if label.match(line) else line for line in (first, *rest))])
 
 
 def _label_pattern(names: Mapping[str, Any]) -> re.Pattern[str]:
@@ -122,9 +123,9 @@ def _label_pattern(names: Mapping[str, Any]) -> re.Pattern[str]:
     heading such as ``### Core`` alone on its line.
     """
     alternatives = "|".join(re.escape(name).replace("_", "[ _-]?") for name in sorted(names, key=len, reverse=True))
-    label = rf"(?:final )?(?:{alternatives})"
+    label = rf"(?:(?:the |my )?(?:final )?)(?:{alternatives})"
     return re.compile(
-        rf"^(?:[\s*_#>`•-]*(?:\d[.)]\s*)?[*_]*(?P<label>{label})[\s*_`]*[:：][\s*_]*"
+        rf"^(?:[\s*_#>`•-]*(?:\d[.)][\s*_]*)?(?P<label>{label})[\s*_`]*[:：][\s*_]*"
         rf"|\s*(?:#+ ?|\*\*)(?P<heading>{label})\**\s*$)",
         re.I,
     )
@@ -154,9 +155,9 @@ def _lines(signature: type[dspy.Signature], completion: str) -> dict[str, str]:
     preamble = current
     for line in _FENCE.sub("", completion).splitlines():
         if match := label.match(line):
-            text = re.sub(r"[ _-]|^final ", "", (match["label"] or match["heading"]).lower())
-            name = names[text]
-            if name in found:
+            text = (match["label"] or match["heading"]).lower()
+            name = names[re.sub(r"^(?:the |my )?(?:final )?|[ _-]", "", text)]
+            if name in found and "final " not in text:
                 break  # a second reply behind the first
             current = found[name] = [line[match.end() :]]
         else:
@@ -188,13 +189,16 @@ def _json_object(signature: type[dspy.Signature], completion: str) -> dict[str, 
         except (ValueError, RecursionError):
             continue
         fields = signature.output_fields
-        found = {name: loaded[name] for name in fields if loaded.get(name) is not None}
+        lowered = {re.sub(r"[ -]", "_", str(key).lower()): value for key, value in loaded.items()}
+        found = {name: lowered[name] for name in fields if name in lowered}
         return {name: _as_text(value) if fields[name].annotation is str else value for name, value in found.items()}
     return {}
 
 
 def _as_text(value: Any) -> str:
     """A JSON value as the lines our parsers read; lists become one item a line, rows of a table JSON arrays."""
-    if isinstance(value, list):
+    if value is None:
+        return "none"
+    if isinstance(value, list) and value:
         return "\n".join(item if isinstance(item, str) else json.dumps(item, ensure_ascii=False) for item in value)
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -60,11 +60,22 @@ _REFUSALS = frozenset(
         "noanswer",
     }
 )
-_REFUSED_WITH_REASON = re.compile(r"^\W*unanswerable\s*(?:[.,;:(\[—–-]|$)", re.I)
+_REFUSED_IN_A_SENTENCE = re.compile(
+    r"^\W*(?:unanswerable\s*(?:[.,;:(\[>\"—–-]|$|(?:based|from|given|because|since|with|as)\b)"
+    r"|(?:the |this )?(?:question|answer|it) is (?:unanswerable|not (?:known|given|stated|provided|specified))\b"
+    r"|(?:the |this )?(?:question|answer|it) (?:cannot|can't|can not|could not) be (?:answered|determined|found)\b"
+    r"|(?:not enough|insufficient) (?:information|evidence)\b"
+    r"|(?:the )?(?:given |provided )?(?:evidence|passages?|context) (?:does not|do not|doesn't|don't) "
+    r"(?:say|provide|mention|state|contain|specify|give|include)\b)",
+    re.I,
+)
+# "None", also with a reason behind it ("None, the facts suffice"), but no title ("Nothing (2003 film) director").
 _EMPTY_QUERY = re.compile(
-    r"^\W*(?:none|n/?a|null|stop|done|empty|nothing(?: is missing| more)?"
-    r"|no(?: further| more| next| other)?(?: search)? (?:query|queries|questions?)(?: is)?(?: needed| required)?)"
-    r"\s*(?:[.,;:()\]>\"'`*—–-]|$)",
+    r"^\W*(?:(?:n/?a|null|stop|done|empty|nothing|no|not needed)\W*$"
+    r"|(?:none(?: needed| required| necessary)?|nothing (?:is missing|more|else)"
+    r"|no(?: further| more| next| other)?(?: search)? (?:query|queries|questions?|search|searches|information)"
+    r"(?: is| are)?(?: needed| required| necessary)?)"
+    r"(?:\W*$|\s*[.;]|\s+[—–-]\s|\s*[(,]\s*(?-i:[a-z])))",
     re.I,
 )
 # "The answer is:" counts at the start of a line or sentence and after a connective, not inside "I can't determine the
@@ -131,11 +142,11 @@ def normalize_answer(text: str) -> str:
 def is_refusal(answer: str | None) -> bool:
     """Whether an answer counts as a refusal (``Suf(a) = 0`` in CIRAG eq. 6): no words, or exactly a refusal phrase.
 
-    Exact match after normalisation, never a substring: "Unknown Pleasures" is an answer. The one word that the prompt
-    asks for may be followed by a reason: "Unanswerable. The evidence is silent."
+    Exact match after normalisation, never a substring: "Unknown Pleasures" is an answer. So are only whole sentences
+    that begin as a refusal does: "Unanswerable. The evidence is silent.", "The question cannot be answered from ..."
     """
     answer = answer or ""
-    return not words(answer) or normalize_answer(answer) in _REFUSALS or bool(_REFUSED_WITH_REASON.match(answer))
+    return not words(answer) or normalize_answer(answer) in _REFUSALS or bool(_REFUSED_IN_A_SENTENCE.match(answer))
 
 
 def is_empty_query(query: str | None) -> bool:

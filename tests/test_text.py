@@ -88,6 +88,13 @@ def test_short_answer(reply, answer):
         "unanswerable (no date given)",
         "Insufficient evidence",
         "Not found.",
+        "The question is unanswerable.",
+        "It is unanswerable.",
+        "<unanswerable>",
+        "Unanswerable based on the evidence",
+        "Not enough information to answer the question",
+        "The evidence does not provide information about Ann.",
+        "The question cannot be answered from the passages.",
     ],
 )
 def test_refusals(answer):
@@ -95,7 +102,19 @@ def test_refusals(answer):
 
 
 @pytest.mark.parametrize(
-    "answer", ["Unknown Pleasures", "no", "The Unanswerable Question", "None of the Above", "Nona"]
+    "answer",
+    [
+        "Unknown Pleasures",
+        "no",
+        "The Unanswerable Question",
+        "None of the Above",
+        "Nona",
+        "A",
+        "The The",
+        "Unanswerable Question",
+        "Evidence of Absence",
+        "The Question",
+    ],
 )
 def test_a_refusal_is_never_a_substring(answer):
     assert not is_refusal(answer)
@@ -114,6 +133,10 @@ def test_a_refusal_is_never_a_substring(answer):
         "None, the facts answer it.",
         "No further query needed.",
         "nothing is missing",
+        "no",
+        "none needed",
+        "no search needed",
+        "No further information is needed",
     ],
 )
 def test_empty_queries(query):
@@ -126,6 +149,11 @@ def test_a_query_about_nothing_is_a_query():
         "None of the Above author",
         "Nothing Compares 2 U singer",
         "No, No, Nanette composer",
+        "Stop (Sam Brown song) writer",
+        "Nothing (2003 film) director",
+        "Null (physicist) birthplace",
+        "None, Texas population",
+        "Nothing's Gonna Stop Us Now writer",
     ):
         assert not is_empty_query(query)
 

@@ -36,9 +36,12 @@ class Benchmark:
 
     @property
     def corpus_hash(self) -> str:
-        """SHA-256 over the sorted passage ids, as ``CorpusIndex.corpus_hash`` of an index with just this corpus."""
-        lines = "".join(f"{id}\n" for id in sorted(passage.id for passage in self.passages))
-        return hashlib.sha256(lines.encode()).hexdigest()
+        """SHA-256 over the sorted passage ids, as ``CorpusIndex.corpus_hash`` of an index with just this corpus: an id
+        that the corpus brought counts with the hash of its text, and passages without text don't count.
+        """
+        contents = {p.id: Passage.create(p.title, p.sentences).id for p in self.passages if p.text}
+        lines = (f"{id}\n" if id == contents[id] else f"{id} {contents[id]}\n" for id in sorted(contents))
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -42,10 +42,12 @@ def ask(
     with CorpusIndex.open(index) as opened:
         program = build_system(system, opened, **common.given(k=k, n=n, max_hops=max_hops))
         model = common.LMOptions(api_base, max_tokens, tries, timeout, cache=not no_cache).open(lm)
-        common.extracted_by(opened, f"{lm} (one)")
+        before = opened.counts()
         meter = LMMeter()
         with dspy.context(lm=model), meter.context():
             prediction = program(question=question)
+        if opened.counts() != before:
+            common.extracted_by(opened, f"{model.model} (one)")
     if as_json:
         common.print_json(_as_dict(prediction, meter.snapshot()))
     else:

@@ -147,7 +147,7 @@ def extracted_by(index: CorpusIndex, lm: str) -> None:
     known = index.extractor
     if known is None or not index.counts()["done"]:
         index.extractor = lm
-    elif lm not in known.split(", ") and index.pending():
+    elif lm not in known.split(", "):
         index.extractor = f"{known}, {lm}"
 
 

@@ -93,7 +93,7 @@ def evaluate(
 
     import dspy
 
-    from cirag_dspy.evaluate.corpus import GIVEN, open_corpus, slug
+    from cirag_dspy.evaluate.corpus import GIVEN, NONE, open_corpus, slug
     from cirag_dspy.evaluate.manifest import run_manifest
     from cirag_dspy.evaluate.run import RunFolder, run
     from cirag_dspy.modules.extract import Extract
@@ -105,7 +105,9 @@ def evaluate(
     options = common.LMOptions(api_base, max_tokens, tries, timeout, cache=not no_cache)
     reader = options.open(lm)
     extractor = options.open(extraction_lm) if extraction_lm else reader
-    writer = GIVEN if extract == GIVEN else f"{extraction_lm or lm} ({calls})"
+    # Systems that need no triples share one index, whatever their LM.
+    writer = f"{extractor.model} ({calls})" if "extract" in knobs else NONE
+    writer = GIVEN if extract == GIVEN else writer
     with common.progress(len(benchmark.passages), "passage", quiet) as advance:
         opened = open_corpus(benchmark, path=index, embedder=embedder, extractor=writer, progress=advance)
     with opened:
@@ -113,7 +115,8 @@ def evaluate(
         for _, module in program.named_sub_modules(Extract):
             module.set_lm(extractor)
         if knobs.get("extract"):
-            common.extracted_by(opened, writer)
+            if opened.pending():
+                common.extracted_by(opened, writer)
             # What failed in an earlier run is tried again, once; a question would pass it over.
             first = opened.pending() if extract == "offline" else opened.failed()
             failures = common.extract_corpus(opened, extractor, first, calls=calls, threads=threads, quiet=quiet)

@@ -55,7 +55,7 @@ def index(
         with common.progress(None, "passage", quiet) as advance:
             report = built.add(documents, progress=advance)
         if extractor is not None:
-            common.extracted_by(built, f"{lm} ({calls})")
+            common.extracted_by(built, f"{extractor.model} ({calls})")
             failures = common.extract_corpus(
                 built, extractor, built.pending()[:limit], calls=calls, threads=threads, quiet=quiet
             )

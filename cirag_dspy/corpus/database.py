@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,10 +50,6 @@ CREATE INDEX IF NOT EXISTS triples_bare ON triples (key) WHERE vector IS NULL;
 """
 
 
-class _Connection(sqlite3.Connection):
-    """Weakly referable, so that the connection of a thread ends with the thread."""
-
-
 class Database:
     """One connection per thread, one writer at a time; a committed transaction survives kill -9.
 
@@ -71,7 +66,6 @@ class Database:
         self.path = path
         self.read_only = read_only
         self._local = threading.local()
-        self._connections: weakref.WeakSet[_Connection] = weakref.WeakSet()
         self._writing = threading.RLock()
         self.closed = False
         if not create and not path.is_file():
@@ -92,20 +86,17 @@ class Database:
         """The connection of this thread."""
         if self.closed:
             raise CorpusIndexError(f"index {self.path.parent} is closed: open it again")
-        connection: _Connection | None = getattr(self._local, "connection", None)
+        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
             uri = self.path.resolve().as_uri()
             if self.read_only:
                 wal = self.path.with_name(self.path.name + "-wal")
                 # Without a log to share, SQLite need not create files beside the database.
                 uri += "?mode=ro" if wal.exists() and wal.stat().st_size else "?mode=ro&immutable=1"
-            connection = sqlite3.connect(
-                uri, uri=True, timeout=60, isolation_level=None, check_same_thread=False, factory=_Connection
-            )
+            connection = sqlite3.connect(uri, uri=True, timeout=60, isolation_level=None)
             connection.execute("PRAGMA foreign_keys = ON")
             connection.execute("PRAGMA synchronous = NORMAL")
             self._local.connection = connection
-            self._connections.add(connection)
         return connection
 
     @contextmanager
@@ -135,7 +126,11 @@ class Database:
         return row[0] if row else None
 
     def close(self) -> None:
-        """Close the connections of all threads."""
+        """Refuse further work, and close the connection of this thread; the others close as their threads end.
+
+        Closing one that a thread is using would crash the process.
+        """
         self.closed = True
-        for connection in list(self._connections):
+        connection = getattr(self._local, "connection", None)
+        if connection is not None:
             connection.close()

@@ -15,7 +15,7 @@ from cirag_dspy.errors import CorpusIndexError, RunError
 from cirag_dspy.paths import cache_dir
 from cirag_dspy.schema import Extraction
 
-GIVEN = "given"
+GIVEN, NONE = "given", "none"
 
 
 def open_corpus(
@@ -43,7 +43,8 @@ def open_corpus(
     if path is not None:
         opened = CorpusIndex.open(path)
         known = opened.passages([passage.id for passage in benchmark.passages])
-        missing = [passage.title for passage in benchmark.passages if passage.id not in known]
+        texts = {id: passage.text for id, passage in known.items()}
+        missing = [p.title for p in benchmark.passages if p.text and texts.get(p.id) != p.text]
         if missing:
             opened.close()
             raise RunError(
@@ -62,7 +63,7 @@ def open_corpus(
     )
     encoder = Embedder(embedder)
     opened = CorpusIndex.open(folder, encoder) if CorpusIndex.exists(folder) else _create(folder, encoder)
-    if len(opened) != len(benchmark.passages) or not opened.is_embedded():
+    if opened.corpus_hash != benchmark.corpus_hash or not opened.is_embedded():
         opened.add((Document(passage.id, (passage,)) for passage in benchmark.passages), progress=progress)
     if extractor == GIVEN and opened.counts()["pending"]:
         for passage_id, triples in demo_triples().items():

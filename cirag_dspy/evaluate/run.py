@@ -127,6 +127,8 @@ def run(
     """
     if not examples:
         raise RunError("no examples to evaluate")
+    if len({example.id for example in examples}) < len(examples):
+        raise RunError("two examples have one id, so their rows could not be told apart")
     done = folder.start(manifest, resume=resume)
     todo = [example for example in examples if example.id not in done]
     with folder.writer() as write:
@@ -141,6 +143,6 @@ def run(
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Write JSON to a file, whole or not at all."""
-    part = path.with_suffix(".part")
+    part = path.with_suffix(f".{os.getpid()}.part")
     part.write_text(json.dumps(value, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
     part.replace(path)

@@ -29,6 +29,7 @@ class LMMeter(BaseCallback):
         self._lock = threading.Lock()
         self._open: dict[str, bool] = {}
         self._counts: dict[str, dict[str, int]] = {}
+        self._passed_for_cached: list[str] = []
 
     def snapshot(self) -> dict[str, Any]:
         """The counts so far: calls, cached, failed, prompt_tokens, completion_tokens; ``by_module`` the same for each
@@ -58,22 +59,25 @@ class LMMeter(BaseCallback):
         """DSPy calls this after every LM call; only a model's answer has reported usage by then."""
         with self._lock:
             answered = self._open.pop(call_id, False)
+            if exception is None and not answered:
+                self._passed_for_cached.append(_caller())
             self._count("failed" if exception is not None else "calls" if answered else "cached")
 
     def add_usage(self, usage: Mapping[str, Any]) -> None:
         """Add what an answer cost, as its provider reports it; `{}` where it reports nothing."""
         with self._lock:
-            call_id = ACTIVE_CALL_ID.get()
+            call_id, module = ACTIVE_CALL_ID.get(), _caller()
             if call_id in self._open:
                 self._open[call_id] = True
             else:  # handed over by a nested dspy.track_usage: that call ended, and passed for a cached one
-                self._count("calls")
-                self._count("cached", -1)
-            self._count("prompt_tokens", _number(usage, "prompt_tokens", "input_tokens"))
-            self._count("completion_tokens", _number(usage, "completion_tokens", "output_tokens"))
+                module = self._passed_for_cached.pop() if self._passed_for_cached else module
+                self._count("calls", 1, module)
+                self._count("cached", -1, module)
+            self._count("prompt_tokens", _number(usage, "prompt_tokens", "input_tokens"), module)
+            self._count("completion_tokens", _number(usage, "completion_tokens", "output_tokens"), module)
 
-    def _count(self, name: str, number: int = 1) -> None:
-        self._counts.setdefault(_caller(), dict.fromkeys(COUNTS, 0))[name] += number
+    def _count(self, name: str, number: int = 1, module: str | None = None) -> None:
+        self._counts.setdefault(module or _caller(), dict.fromkeys(COUNTS, 0))[name] += number
 
     def __deepcopy__(self, memo: dict[int, Any]) -> LMMeter:
         """Itself: DSPy copies settings for its threads, and all of them count here."""

@@ -21,13 +21,14 @@ Inputs = dict[str, Any]
 
 @dataclass
 class Reply:
-    """What came back: the output fields that could be read, what is wrong with them (empty: nothing), and whether the
-    LM was cut off by its token limit.
+    """What came back: the output fields that could be read, what is wrong with them (empty: nothing), whether the LM
+    was cut off by its token limit, and the whole text where a field was missing.
     """
 
     fields: dict[str, str] = field(default_factory=dict)
     problem: str = ""
     truncated: bool = False
+    raw: str = ""
 
     def __getitem__(self, name: str) -> str:
         return self.fields.get(name) or ""
@@ -53,7 +54,7 @@ def ask(
     predict: dspy.Predict,
     inputs: Inputs,
     *,
-    check: Callable[[Reply], str] = lambda reply: "",
+    check: Callable[[Reply], str] = lambda reply: reply.problem,
     shrink: Callable[[Inputs], Inputs | None] = lambda inputs: None,
     tries: int = 2,
     config: Inputs | None = None,
@@ -63,7 +64,7 @@ def ask(
     Args:
         predict: The predictor to call.
         inputs: Its input fields.
-        check: Says in one line what is wrong with a reply that could be read, or nothing.
+        check: Says in one line what is wrong with a reply, or nothing; ``problem`` tells it which fields are missing.
         shrink: Makes the inputs smaller when they exceed the LM's context; ``None`` when they can't be.
         tries: LM calls at most, not counting those refused for the length of their prompt.
         config: Options of the LM call.
@@ -78,7 +79,7 @@ def ask(
     reply = Reply()
     for _ in range(tries):
         reply, inputs = _call(predict, inputs, shrink, problem, config or {})
-        reply.problem = reply.problem or check(reply)
+        reply.problem = check(reply)
         if not reply.problem:
             return reply
         problem = reply.problem
@@ -119,4 +120,5 @@ def _unreadable(error: AdapterParseError, truncated: bool) -> Reply:
     problem = f"the reply has no {' and no '.join(f'{name}:' for name in missing)}"
     if truncated:
         problem += "; it was cut off, be shorter"
-    return Reply({name: str(value) for name, value in partial.items()}, one_line(problem), truncated)
+    fields = {name: str(value) for name, value in partial.items()}
+    return Reply(fields, one_line(problem), truncated, raw=str(error.lm_response or ""))

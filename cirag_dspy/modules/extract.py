@@ -62,8 +62,9 @@ class Extract(dspy.Module):
             reply = ask(self.entities, inputs, shrink=_shorter, config=config)
             inputs = {**inputs, "entities": one_line(reply["entities"])}
         reply = ask(self.triples, inputs, check=_no_triples, shrink=_shorter, config=config)
-        found, dropped = parse_triples(reply["triples"])
-        if reply.truncated and len(found) > 1 and "|" in reply["triples"].splitlines()[-1]:
+        text = _triples_text(reply)
+        found, dropped = parse_triples(text)
+        if reply.truncated and len(found) > 1 and "|" in text.splitlines()[-1]:
             found, dropped = found[:-1], dropped + 1  # the line that was cut off may lack half of its tail
         triples = tuple(
             Triple(*fields, passage.id, best_sentence(" ".join(fields), passage.sentences)) for fields in found
@@ -128,10 +129,16 @@ def extract_missing(
             on_done(passage, extraction)
 
 
+def _triples_text(reply: Reply) -> str:
+    """The field, or the whole reply of an LM that wrote its triples without the label."""
+    return reply["triples"] or reply.raw
+
+
 def _no_triples(reply: Reply) -> str:
-    if parse_triples(reply["triples"])[0] or says_nothing(reply["triples"]):
+    text = _triples_text(reply)
+    if parse_triples(text)[0] or says_nothing(text):
         return ""
-    return "no line of triples has the form head | relation | tail"
+    return reply.problem or "no line of triples has the form head | relation | tail"
 
 
 def _shorter(inputs: Inputs) -> Inputs | None:

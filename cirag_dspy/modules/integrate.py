@@ -42,6 +42,8 @@ class Integration(dspy.Module):
         reply = ask(self.integrate, inputs, check=lambda reply: _problem(reply, candidates), shrink=_shorter)
         core, rejected = parse_core(reply["core"], candidates)
         next_query = _first_line(reply["next_query"])
+        if reply.problem:
+            core, next_query = [], ""
         return dspy.Prediction(
             thought=one_line(reply["thought"]),
             core=core,
@@ -76,8 +78,8 @@ def _problem(reply: Reply, candidates: Sequence[Triple]) -> str:
     if reply.truncated and not reply["next_query"]:
         return "the reply was cut off before next_query; be shorter"
     core, rejected = parse_core(reply["core"], candidates)
-    if core or says_nothing(reply["core"]):
-        return ""
+    if reply.problem or core or says_nothing(reply["core"]) or (not reply["core"] and reply["next_query"]):
+        return reply.problem
     if rejected:
         return f"core names no fact of the list; use the numbers 1 to {len(candidates)}, or none"
     return "core has no numbers; write the numbers of the facts to keep, or none"

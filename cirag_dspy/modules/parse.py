@@ -12,7 +12,11 @@ from cirag_dspy.text import match_key, one_line, words
 
 Fields = tuple[str, str, str]
 
-_NOTHING = re.compile(r"^\W*(?:none|nothing|n/?a|no (?:relevant )?(?:facts?|triples?))\b[^|;\d]*$", re.I)
+_NOTHING = re.compile(
+    r"^\W*(?:(?:there (?:is|are) )?(?:none|nothing|n/?a|no (?:relevant |named )?(?:facts?|triples?|entities)))\b"
+    r"(?!.*\b(?:except|but|besides)\b)[^|;]*$",
+    re.I,
+)
 _BULLET = re.compile(r"^\s*(?:[-*•]\s+|\(?\d{1,3}[.):]\s+)")
 _NUMBER_WORDS = re.compile(r"\b(?:and|facts?|numbers?|triples?|nos?)\b", re.I)
 _FRONT_NUMBER = re.compile(r"^\s*(?:[-*•]\s*)?(?:fact\s*)?[\[(#]?(\d{1,3})[\]).:]+\s*", re.I)
@@ -97,7 +101,8 @@ def _numbers(line: str) -> list[int]:
 
 def _items(text: str) -> Iterator[Any]:
     """Candidate triples of a reply: those of the JSON in it, or, where there is none, its lines."""
-    found, cut_off = _json_items(text)
+    tabular = any(line.count("|") > 1 for line in text.splitlines())
+    found, cut_off = ([], False) if tabular else _json_items(text)
     if any(map(_fields, found)):
         yield from found
         yield from [None] * cut_off
@@ -117,7 +122,9 @@ def _json_items(text: str) -> tuple[list[Any], bool]:
     while opening := _OPENING.search(text, place):
         try:
             value, place = decoder.raw_decode(text, opening.start())
-        except (ValueError, RecursionError):
+        except RecursionError:
+            break  # nothing that deep is a triple
+        except ValueError:
             place = opening.start() + 1
             cut_off = text[opening.start()] == "[" and '"' in text[place:]
             continue

@@ -39,9 +39,14 @@ def read_answer(text: str) -> str:
 
 
 def shorter(inputs: Inputs, name: str) -> Inputs | None:
-    """The inputs with the later half of the lines of field ``name`` left out, ``None`` if only one is left."""
-    lines = str(inputs[name]).splitlines()
-    return {**inputs, name: "\n".join(lines[: len(lines) // 2])} if len(lines) > 1 else None
+    """The inputs with the later half of the lines of field ``name`` left out, of its text where one line is left;
+    ``None`` when there is little left to leave out.
+    """
+    text = str(inputs[name])
+    lines = text.splitlines()
+    if len(lines) > 1:
+        return {**inputs, name: "\n".join(lines[: len(lines) // 2])}
+    return {**inputs, name: text[: len(text) // 2]} if len(text) > 200 else None
 
 
 def cite_answer(answer: str, passages: Sequence[Passage]) -> list[Citation]:

@@ -16,8 +16,8 @@ def each_in_threads(function: Callable[[T], R], items: Iterable[T], threads: int
     """Yield (item, result) as they finish, ``threads`` at a time; items are drawn only as threads come free.
 
     ``dspy.Parallel`` is not used: it prints to stdout, gives each thread its own usage tracker, and runs slow items
-    twice. The first exception, Ctrl-C included, is raised at once: items not yet begun are dropped, and nobody waits
-    for those in flight.
+    twice. After an exception no item is begun any more, those in flight are still delivered, and then it is raised.
+    Ctrl-C is raised at once; the interpreter waits for the items in flight when it exits.
     """
     source = iter(items)
     if threads <= 1:
@@ -26,6 +26,7 @@ def each_in_threads(function: Callable[[T], R], items: Iterable[T], threads: int
         return
     pool = ThreadPoolExecutor(max_workers=threads)
     running: dict[Future[R], T] = {}
+    failed: Future[R] | None = None
 
     def top_up() -> None:
         for item in islice(source, threads - len(running)):
@@ -36,7 +37,14 @@ def each_in_threads(function: Callable[[T], R], items: Iterable[T], threads: int
         while running:
             done, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
-                yield running.pop(future), future.result()
-            top_up()
+                item = running.pop(future)
+                if future.exception() is None:
+                    yield item, future.result()
+                else:
+                    failed = failed or future
+            if failed is None:
+                top_up()
+        if failed is not None:
+            failed.result()
     finally:
         pool.shutdown(wait=False, cancel_futures=True)

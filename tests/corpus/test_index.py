@@ -1,6 +1,8 @@
 """Adding, updating, removing, searching and ranking."""
 
 import copy
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -235,3 +237,37 @@ def test_a_closed_index_says_so(tmp_path):
     index.close()
     with pytest.raises(CorpusIndexError, match="is closed"):
         index.search("q", 1)
+
+
+def test_closing_while_threads_work_is_an_error_to_them_and_no_crash(tmp_path):
+    code = """
+import subprocess
+import sys
+import threading
+from cirag_dspy.corpus.index import CorpusIndex
+from cirag_dspy.corpus.ingest import Document
+from cirag_dspy.errors import CorpusIndexError
+from cirag_dspy.schema import Extraction, Passage, Triple
+from tests.corpus.fakes import FakeEncoder
+import sys
+passages = [Passage.create(f"T{n}", f"Fact {n}.") for n in range(50)]
+for round in range(10):
+    index = CorpusIndex.create(f"{sys.argv[1]}/{round}", FakeEncoder())
+    index.add(Document(p.id, (p,)) for p in passages)
+    def work():
+        try:
+            while True:
+                for p in passages:
+                    index.keep(p.id, Extraction("done", (Triple("a", "b", p.title, p.id, 0),)))
+                    index.triples([p.id])
+        except CorpusIndexError:
+            pass
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for t in threads: t.start()
+    threading.Event().wait(0.03)
+    index.close()
+    for t in threads: t.join()
+print("fine")
+"""
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=120)
+    assert done.stdout == "fine\n", done.stderr[-800:]

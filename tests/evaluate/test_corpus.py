@@ -8,6 +8,7 @@ from cirag_dspy.errors import CorpusIndexError, RunError
 from cirag_dspy.evaluate import corpus
 from cirag_dspy.evaluate.corpus import open_corpus
 from cirag_dspy.evaluate.manifest import run_manifest
+from cirag_dspy.schema import Passage
 from tests.fakes import WordEncoder
 
 
@@ -42,6 +43,23 @@ def test_given_triples_are_the_demo_sets_own():
         assert index.counts()["done"] == 89 and index.counts()["triples"] == 349
     with pytest.raises(RunError, match="--extract given is for the demo set"):
         open_corpus(Benchmark("hotpotqa", "dev", demo.examples, demo.passages))
+
+
+def test_ids_of_the_corpus_do_not_hide_other_texts(tmp_path):
+    examples = load_benchmark("demo", limit=2).examples
+
+    def benchmark(text):
+        passages = [Passage.create("T", text, id="0"), Passage.create("Empty", "", id="1")]
+        return Benchmark("nq", "dev", examples, passages)
+
+    old, new = benchmark("Old text about Ann."), benchmark("New text about Bob.")
+    with open_corpus(old, extractor="x") as one, open_corpus(new, extractor="x") as two:
+        assert one.path != two.path and two.search("text", 1)[0].passage.text == "New text about Bob."
+        assert (one.corpus_hash, two.corpus_hash) == (old.corpus_hash, new.corpus_hash)
+        with open_corpus(old, path=one.path) as same:
+            assert len(same) == 1
+        with pytest.raises(RunError, match="lacks 1 of the 2 passages"):
+            open_corpus(new, path=one.path)
 
 
 def test_an_index_without_the_passages_is_refused(tmp_path):

@@ -119,6 +119,29 @@ def test_a_folder_belongs_to_one_run(tmp_path):
     assert system.asked == ["q"]
 
 
+def test_two_examples_of_one_id_are_an_error(tmp_path):
+    with pytest.raises(RunError, match="two examples have one id"):
+        run(System({"q": "x"}), [example("1"), example("1")], RunFolder(tmp_path / "run"), MANIFEST)
+
+
+def test_a_fatal_error_keeps_the_answers_already_paid_for(tmp_path):
+    import time
+
+    from dspy.utils.exceptions import LMAuthError
+
+    class Slow(System):
+        def __call__(self, question):
+            if question != "q0":
+                time.sleep(0.2)
+            return super().__call__(question)
+
+    system = Slow({"q0": LMAuthError("no key"), "q1": "Paris", "q2": "Paris", "q3": "Paris", "q4": "Paris"})
+    folder = RunFolder(tmp_path / "run")
+    with pytest.raises(LMAuthError):
+        run(system, [example(str(n), f"q{n}") for n in range(5)], folder, MANIFEST, threads=4)
+    assert sorted(row["id"] for row in folder.rows()) == ["1", "2", "3"]
+
+
 def test_no_examples_is_an_error(tmp_path):
     with pytest.raises(RunError, match="no examples"):
         run(System({}), [], RunFolder(tmp_path / "run"), MANIFEST)

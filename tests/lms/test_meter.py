@@ -151,3 +151,20 @@ def test_calls_are_told_apart_by_module(lm):
         lm("four")
     found = {name: module["completion_tokens"] for name, module in meter.snapshot()["by_module"].items()}
     assert found == {"Inner": 2, "Outer": 1, "no module": 1}
+
+
+def test_a_nested_usage_tracker_leaves_no_negative_counts(lm):
+    class Inner(dspy.Module):
+        def forward(self):
+            lm("one two")
+
+    class Outer(dspy.Module):
+        def forward(self):
+            with dspy.track_usage():
+                Inner()()
+
+    meter = LMMeter()
+    with meter.context():
+        Outer()()
+    assert meter.snapshot()["by_module"]["Inner"] == counts(calls=1, prompt_tokens=7, completion_tokens=2)
+    assert all(value >= 0 for module in meter.snapshot()["by_module"].values() for value in module.values())

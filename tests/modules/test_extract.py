@@ -53,6 +53,29 @@ def test_garbage_is_asked_for_once_more_then_failed(garbage):
     assert "problem:" in engine.prompts[1][-1]["content"]
 
 
+@pytest.mark.parametrize(
+    "loose",
+    [
+        "Łódź | is in | Poland",
+        "1. Łódź | is in | Poland",
+        "entities: Łódź\nŁódź | is in | Poland",
+        '[["Łódź", "is in", "Poland"]]',
+        '```json\n[{"head": "Łódź", "relation": "is in", "tail": "Poland"}]\n```',
+        '{"Entities": ["Łódź"], "Triples": [["Łódź", "is in", "Poland"]]}',
+    ],
+)
+def test_triples_without_their_label_are_triples(loose):
+    extraction, engine = extract([loose])
+    assert [triple.text for triple in extraction.triples] == ["Łódź | is in | Poland"]
+    assert len(engine.prompts) == 1
+
+
+@pytest.mark.parametrize("nothing", ["none", "There are no facts in the passage.", '{"entities": [], "triples": []}'])
+def test_nothing_without_its_label_is_empty(nothing):
+    extraction, engine = extract([nothing])
+    assert (extraction.state, len(engine.prompts)) == ("empty", 1)
+
+
 def test_garbage_then_triples_is_done():
     extraction, engine = extract(["sorry", "triples:\nŁódź | is in | Poland"])
     assert extraction.state == "done" and len(engine.prompts) == 2

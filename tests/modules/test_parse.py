@@ -50,6 +50,11 @@ def test_one_triple_in_many_shapes(text):
         ("", [], 0),
         ("none", [], 0),
         ('a | b | c\nG | recorded | ["Heroes"]', [ABC, ("G", "recorded", '["Heroes"]')], 0),
+        (
+            'The Beatles | members | ["John", "Paul", "George"]\nBob | in | Rome',
+            [("The Beatles", "members", '["John", "Paul", "George"]'), ("Bob", "in", "Rome")],
+            0,
+        ),
         ("Triples: head | relation | tail, one triple a line; none if there is no fact;\na | b | c", [ABC], 0),
     ],
 )
@@ -112,6 +117,8 @@ CANDIDATES = [
         ("fact 1: Anna Lee | born | in York", [1], 0),
         ("- X | y | Z", [], 1),
         ("None of the facts help.", [], 0),
+        ("None of the 3 facts help", [], 0),
+        ("none except 2", [2], 0),
         ("1, 2\n\nExplanation: fact 3 only gives a year.", [1, 2], 0),
     ],
 )

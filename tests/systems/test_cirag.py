@@ -243,6 +243,44 @@ def test_an_empty_index_calls_no_lm(tmp_path):
     assert engine.prompts == []
 
 
+def test_an_empty_core_with_a_query_goes_on(filled):
+    def reply(messages):
+        if "core:" in messages[0]["content"]:
+            return '{"thought": "t", "core": [], "next_query": "Ada Brook born"}'
+        return "answer: x"
+
+    prediction, _ = ask(filled, reply, "Who directed the film Harbor Song?", max_hops=3)
+    assert prediction.hops[0].error == "" and prediction.hops[0].next_query == "Ada Brook born"
+
+
+def test_a_hop_cut_off_by_the_token_limit_keeps_nothing(filled):
+    def reply(messages):
+        return ("thought: long\ncore: 1", "length") if "core:" in messages[0]["content"] else "answer: x"
+
+    prediction, _ = ask(filled, reply, "Who directed the film Harbor Song?")
+    assert (prediction.stopped, prediction.triples) == ("unreadable", [])
+
+
+def test_a_passage_longer_than_the_context_does_not_lose_the_question(tmp_path):
+    from dspy.lm15 import ContextLengthError
+
+    from cirag_dspy.schema import Passage
+    from cirag_dspy.systems.native_rag import NativeRAG
+
+    def reply(messages):
+        return ContextLengthError("too long") if sum(len(m["content"]) for m in messages) > 3000 else "answer: Ada"
+
+    long = Passage.create("Harbor Song", "The film Harbor Song was long. " * 400)
+    with CorpusIndex.create(tmp_path / "long", WordEncoder()) as index:
+        index.add([Document("long", (long,))])
+        index.keep(long.id, Extraction("empty"))
+        prediction, _ = ask(index, reply, "Who directed the film Harbor Song?")
+        lm, _ = scripted_lm(reply)
+        with dspy.context(lm=lm):
+            plain = NativeRAG(index)(question="Who directed it?")
+    assert prediction.answer == plain.answer == "Ada"
+
+
 def test_an_lm_that_cannot_be_reached_fails_the_question_and_leaves_the_passages_for_later(index):
     from dspy.lm15 import ServerError
     from dspy.utils.exceptions import LMError
