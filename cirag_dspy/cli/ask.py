@@ -60,8 +60,8 @@ def ask(
 def _as_dict(prediction: Any, lm: dict[str, Any]) -> dict[str, Any]:
     return {
         "answer": prediction.answer,
-        "level": prediction.level,
-        "citations": [dataclasses.asdict(citation) for citation in prediction.citations],
+        "level": prediction.get("level"),
+        "citations": [dataclasses.asdict(citation) for citation in prediction.get("citations") or []],
         "passages": prediction.passages,
         "hops": [
             {
@@ -78,12 +78,12 @@ def _as_dict(prediction: Any, lm: dict[str, Any]) -> dict[str, Any]:
 
 def _show(prediction: Any, lm: dict[str, Any], quiet: bool) -> None:
     typer.echo(prediction.answer)
-    for number, citation in enumerate(prediction.citations, 1):
+    for number, citation in enumerate(prediction.get("citations") or [], 1):
         typer.echo(
             f"  [{number}] {citation.title}: {citation.text}" if citation.title else f"  [{number}] {citation.text}"
         )
     common.say(
-        f"{prediction.level} level, {len(prediction.hops)} hop(s), {lm['calls']} LM calls ({lm['cached']} cached), "
+        f"{prediction.get('level')} level, {len(prediction.hops)} hop(s), {lm['calls']} LM calls, {lm['cached']} cached, "
         f"{lm['prompt_tokens']} + {lm['completion_tokens']} tokens",
         quiet,
     )

@@ -44,7 +44,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 CacheDir = Annotated[
     Path | None,
-    typer.Option(help="Where converted weights and indexes of benchmarks are kept [env: CIRAG_DSPY_CACHE]."),
+    typer.Option(help="Where converted weights and indexes of benchmarks are kept; also CIRAG_DSPY_CACHE."),
 ]
 
 
@@ -151,11 +151,11 @@ def extracted_by(index: CorpusIndex, lm: str) -> None:
         index.extractor = f"{known}, {lm}"
 
 
-def list_failures(failures: list[dict[str, str]], what: str) -> None:
+def list_failures(failures: list[dict[str, str]], what: str, again: str = "the next run") -> None:
     """The failures of a command on stderr, the first ten by name."""
     for failure in failures[:10]:
         say(f"failed: {failure.get('title') or failure['id']}: {failure['error']}")
     if len(failures) > 10:
         say(f"... and {len(failures) - 10} more")
     if failures:
-        say(f"{len(failures)} {what} failed; the next run tries them again")
+        say(f"{len(failures)} {what} failed; {again} tries them again")

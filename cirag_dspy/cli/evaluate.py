@@ -87,8 +87,10 @@ def evaluate(
         ids=_names(ids),
         setting=setting,
     )
+    for warning in benchmark.notes.get("warnings", []):
+        common.say(f"note: {warning}", quiet)
     if dry_run:
-        _print_cost(benchmark, system, settings_of(system, **knobs), as_json)
+        _print_cost(benchmark, system, settings_of(system, **knobs), extract, as_json)
         return
 
     import dspy
@@ -121,6 +123,7 @@ def evaluate(
             first = opened.pending() if extract == "offline" else opened.failed()
             failures = common.extract_corpus(opened, extractor, first, calls=calls, threads=threads, quiet=quiet)
             common.list_failures(failures, "passages")
+        opened.search("warm up", 1)  # loading the embedder is no question's time
         manifest = run_manifest(
             benchmark,
             opened,
@@ -143,7 +146,7 @@ def evaluate(
         common.say(f"rows, manifest and summary: {folder.path}", quiet)
     if extraction["failed"]:
         common.say(f"no triples could be extracted from {extraction['failed']} of {extraction['passages']} passages")
-    common.list_failures(failed, "questions")
+    common.list_failures(failed, "questions", "--resume")
     if failed:
         raise typer.Exit(1)
 
@@ -158,13 +161,16 @@ def _describe(lm: Any) -> dict[str, Any]:
     return {"model": lm.model, **{key: lm.kwargs[key] for key in kept if lm.kwargs.get(key) is not None}}
 
 
-def _print_cost(benchmark: Benchmark, system: str, settings: dict[str, Any], as_json: bool) -> None:
-    from cirag_dspy.evaluate.cost import extraction_cost, run_cost
+def _print_cost(benchmark: Benchmark, system: str, settings: dict[str, Any], extract: str, as_json: bool) -> None:
+    from cirag_dspy.evaluate.cost import extraction_cost, most_passages, run_cost
 
     cost: dict[str, Any] = {"questions": len(benchmark.examples), "passages": len(benchmark.passages)}
-    cost["answering_at_most"] = run_cost(benchmark, system, settings)
+    if answering := run_cost(benchmark, system, settings):
+        cost["answering_at_most"] = answering
     if settings.get("extract"):
-        cost["extraction_at_most"] = extraction_cost(benchmark.passages, settings["extract"])
+        read = len(benchmark.passages) if extract == "offline" else most_passages(benchmark, settings)
+        longest = sorted(benchmark.passages, key=lambda passage: len(passage.text), reverse=True)[:read]
+        cost["extraction_at_most"] = extraction_cost(longest, settings["extract"])
     if as_json:
         common.print_json(cost)
         return

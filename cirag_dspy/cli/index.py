@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 
 def index(
-    corpus: Annotated[list[Path], typer.Argument(help="Folders or files: .txt, .md, .jsonl, .json, .tsv.")],
+    corpus: Annotated[
+        list[Path], typer.Argument(help="Folders of .txt and .md, or files: .txt, .md, .jsonl, .json, .tsv.")
+    ],
     out: Annotated[Path, typer.Option(help="Index folder; an existing one is brought up to date.")],
     lm: Annotated[
         str, typer.Option("--lm", help="LM that extracts the triples; none: at question time.", rich_help_panel="LM")
@@ -44,10 +46,19 @@ def index(
     if calls not in ("one", "two"):
         raise RunError(f"--calls must be one or two, not {calls!r}")
     common.prepare(cache_dir)
+    from cirag_dspy.corpus.ingest import other_files
+
     if dry_run:
         _print_cost(corpus, out, lm, calls, limit, as_json)
         return
+    if out.resolve() in [path.resolve() for path in corpus]:
+        raise RunError(f"--out {out} is the corpus itself; name another folder")
     documents = _documents(corpus)
+    for path in filter(Path.is_dir, corpus):
+        if passed_over := other_files(path):
+            common.say(
+                f"note: {path}: passed over {', '.join(passed_over[:5])} and so on; name row files by themselves"
+            )
     options = common.LMOptions(api_base, max_tokens, tries, timeout, cache=not no_cache)
     extractor = None if lm == "none" else options.open(lm)
     failures: list[dict[str, str]] = []

@@ -155,7 +155,7 @@ class CorpusIndex:
     def add(
         self, documents: Iterable[Document], *, batch_size: int = 1024, progress: Progress | None = None
     ) -> AddReport:
-        """Add or update sources: each holds afterwards exactly the passages given for it.
+        """Add or update sources (``Document``): each holds afterwards exactly the passages given for it.
 
         Streams: at most ``batch_size`` passages (or one document) are in memory, and each batch is committed, so that
         what a kill leaves undone is taken up by the next ``add``. Passages already there are not encoded again.

@@ -102,6 +102,16 @@ def _pieces(sentence: str, words: int) -> Iterator[str]:
         yield " ".join(parts[start : start + words])
 
 
+def other_files(folder: Path) -> list[str]:
+    """Files of a folder that ``read_corpus`` passes over for their kind, hidden ones left out."""
+    taken = set(_text_files(folder))
+    return sorted(
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*")
+        if path.is_file() and path not in taken and not any(p.startswith(".") for p in path.relative_to(folder).parts)
+    )
+
+
 def _text_files(folder: Path) -> Iterator[Path]:
     root = folder.resolve()
     for parent, folders, names in os.walk(folder):

@@ -51,14 +51,15 @@ class Manifest:
             CorpusIndexError: If there is none, it is damaged, or it is of another format.
         """
         path = folder / NAME
-        rebuild = f"cirag-dspy index CORPUS --out {folder} --embedder NAME"
+        rebuild = f"cirag-dspy index CORPUS --out {folder}"
         if not path.is_file():
             raise CorpusIndexError(f"no index at {folder} (it has no {NAME}): build one with {rebuild}")
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
             if data["format"] != FORMAT:
                 raise CorpusIndexError(
-                    f"index {folder} has format {data['format']}, this version reads {FORMAT}: rebuild it: {rebuild}"
+                    f"index {folder} has format {data['format']}, this version reads {FORMAT}: delete the folder and "
+                    f"build it again: {rebuild}"
                 )
             manifest = cls(**data)
             said = manifest.embedder
@@ -67,7 +68,9 @@ class Manifest:
                 raise ValueError("embedder")
             int(said["dimension"])
         except (ValueError, KeyError, TypeError) as error:
-            raise CorpusIndexError(f"index {folder}: {NAME} is damaged: rebuild it with {rebuild}") from error
+            raise CorpusIndexError(
+                f"index {folder}: {NAME} is damaged: delete the folder and rebuild it with {rebuild}"
+            ) from error
         return manifest
 
     def write(self, folder: Path) -> None:
@@ -110,6 +113,6 @@ class Manifest:
     def _refuse(self, embedder: Encoder, folder: Path, what: str, own: object, theirs: object) -> None:
         raise CorpusIndexError(
             f"index {folder} was built with embedder {self.embedder['name']} ({what} {own!r}), not with "
-            f"{embedder.name} ({what} {theirs!r}): open it with the former, or rebuild it: "
+            f"{embedder.name} ({what} {theirs!r}): open it with the former, or delete the folder and rebuild it: "
             f"cirag-dspy index CORPUS --out {folder} --embedder {embedder.name}"
         )

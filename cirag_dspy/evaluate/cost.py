@@ -38,11 +38,16 @@ def extraction_cost(passages: Sequence[Passage], calls: str) -> dict[str, int]:
 
 
 def run_cost(benchmark: Benchmark, system: str, settings: Mapping[str, Any]) -> dict[str, int]:
-    """LM calls and tokens that answering a benchmark's questions takes at most, every hop and level being needed."""
+    """LM calls and tokens that answering a benchmark's questions takes at most, every hop and level being needed.
+
+    Empty for a system whose calls are not known here.
+    """
     questions = len(benchmark.examples)
     passage = sum(len(p.title) + len(p.text) for p in benchmark.passages) // max(1, len(benchmark.passages))
     if system == "native_rag":
         calls, prompt = 1, _system(AnswerAnyway) + QUESTION + settings["k"] * passage
+    elif system != "cirag":
+        return {}
     else:
         hops, levels = settings["max_hops"], len(settings["levels"])
         turn = 2 * QUESTION + settings["n"] * FACT
@@ -56,6 +61,12 @@ def run_cost(benchmark: Benchmark, system: str, settings: Mapping[str, Any]) -> 
         "prompt_tokens": questions * _tokens(prompt),
         "reply_tokens": questions * calls * _tokens(REPLY),
     }
+
+
+def most_passages(benchmark: Benchmark, settings: Mapping[str, Any]) -> int:
+    """How many passages the questions can retrieve at most: those that online extraction may have to read."""
+    retrieved = len(benchmark.examples) * settings.get("max_hops", 1) * settings.get("k", len(benchmark.passages))
+    return min(len(benchmark.passages), retrieved)
 
 
 def _system(signature: Any) -> int:

@@ -157,12 +157,15 @@ def question_scores(dataset: str, prediction: Mapping[str, Any], example: Any) -
 
 
 def answer_metric(dataset: str) -> Callable[..., float | bool]:
-    """Official EM as a DSPy metric ``(example, pred, trace=None)``; a bool while an optimizer traces."""
+    """Make a DSPy metric for a data set: ``answer_metric("demo")`` is a function of ``(example, pred, trace=None)``.
+
+    It gives the official EM, as a bool while an optimizer traces.
+    """
     return _metric(dataset, "em", 1.0)
 
 
 def f1_metric(dataset: str, threshold: float = 1.0) -> Callable[..., float | bool]:
-    """Official F1 as a DSPy metric; while an optimizer traces, whether it reaches ``threshold``.
+    """Make a DSPy metric of a data set's official F1; while an optimizer traces, whether it reaches ``threshold``.
 
     A bool then, since DSPy's optimizers take any positive number for success.
     """

@@ -56,13 +56,16 @@ class RunFolder:
             was = dict(json.loads(file.read_text(encoding="utf-8")))
         except (ValueError, TypeError):
             raise RunError(f"{file} is damaged, so the run can't be resumed; choose another --out") from None
-        is_ = json.loads(json.dumps(manifest))
-        changed = sorted(
-            key for key in was.keys() | is_.keys() if key not in self.FREE and was.get(key) != is_.get(key)
-        )
+        before, now = (dict(_leaves(whole)) for whole in (was, json.loads(json.dumps(manifest))))
+        changed = [
+            f"{name} {before.get(name)} -> {now.get(name)}"
+            for name in sorted(before.keys() | now.keys())
+            if before.get(name) != now.get(name) and name.split(".")[0] not in self.FREE
+        ]
         if changed:
-            details = "; ".join(f"{key}: {was.get(key)} -> {is_.get(key)}" for key in changed)
-            raise RunError(f"{self.path} holds a run of other settings ({details[:600]}); choose another --out")
+            more = f" and {len(changed) - 4} more" if len(changed) > 4 else ""
+            details = "; ".join(changed[:4])
+            raise RunError(f"{self.path} holds a run of other settings ({details}{more}); choose another --out")
 
     def rows(self) -> list[Row]:
         """The last row of each question, in order of first arrival; a torn last line is passed over."""
@@ -139,6 +142,15 @@ def run(
     summary = summarise([row for row in folder.rows() if row["id"] in wanted])
     write_json(folder.path / "results.json", {"summary": summary, "manifest": dict(manifest)})
     return summary
+
+
+def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Dotted names and values of nested dictionaries, each value as short text."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _leaves(inner, f"{name}.{key}" if name else key)
+    else:
+        yield name, str(value)[:60]
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:

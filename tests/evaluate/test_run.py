@@ -113,7 +113,7 @@ def test_a_folder_belongs_to_one_run(tmp_path):
     run(system, [example("1")], folder, MANIFEST)
     with pytest.raises(RunError, match="already holds a run; --resume"):
         run(system, [example("1")], folder, MANIFEST)
-    with pytest.raises(RunError, match=r"other settings \(dataset: x -> y\)"):
+    with pytest.raises(RunError, match=r"other settings \(dataset x -> y\)"):
         run(system, [example("1")], folder, {**MANIFEST, "dataset": "y"}, resume=True)
     run(system, [example("1")], folder, {**MANIFEST, "threads": 9}, resume=True)
     assert system.asked == ["q"]
