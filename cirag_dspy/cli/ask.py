@@ -83,7 +83,7 @@ def _show(prediction: Any, lm: dict[str, Any], quiet: bool) -> None:
             f"  [{number}] {citation.title}: {citation.text}" if citation.title else f"  [{number}] {citation.text}"
         )
     common.say(
-        f"{prediction.get('level')} level, {len(prediction.hops)} hop(s), {lm['calls']} LM calls, {lm['cached']} cached, "
-        f"{lm['prompt_tokens']} + {lm['completion_tokens']} tokens",
+        f"{prediction.get('level')} level, {len(prediction.hops)} hop(s), {lm['calls']} LM calls, "
+        f"{lm['cached']} cached, {lm['prompt_tokens']} + {lm['completion_tokens']} tokens",
         quiet,
     )

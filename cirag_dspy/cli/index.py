@@ -55,10 +55,9 @@ def index(
         raise RunError(f"--out {out} is the corpus itself; name another folder")
     documents = _documents(corpus)
     for path in filter(Path.is_dir, corpus):
-        if passed_over := other_files(path):
-            common.say(
-                f"note: {path}: passed over {', '.join(passed_over[:5])} and so on; name row files by themselves"
-            )
+        if rest := other_files(path):
+            shown = ", ".join(rest[:3]) + (", ..." if len(rest) > 3 else "")
+            common.say(f"note: {path}: {len(rest)} files passed over ({shown}); give .jsonl, .json and .tsv by name")
     options = common.LMOptions(api_base, max_tokens, tries, timeout, cache=not no_cache)
     extractor = None if lm == "none" else options.open(lm)
     failures: list[dict[str, str]] = []

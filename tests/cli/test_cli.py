@@ -267,6 +267,10 @@ def test_wrong_use_is_one_line_and_exit_2(arguments, says, tmp_path, cache):
     assert says in assert_one_line_error(cli(*arguments))
 
 
+def test_the_corpus_is_no_place_for_the_index(corpus):
+    assert "is the corpus itself" in assert_one_line_error(cli("index", corpus, "--out", corpus))
+
+
 def test_dry_run_needs_no_model(corpus, tmp_path):
     done = cli("index", corpus, "--out", tmp_path / "i", "--lm", "openai/x", "--dry-run", "--json")
     assert json.loads(done.stdout)["lm_calls"] == 3 and not (tmp_path / "i").exists()

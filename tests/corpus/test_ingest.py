@@ -6,7 +6,7 @@ import os
 import pytest
 
 from cirag_dspy.corpus.index import CorpusIndex
-from cirag_dspy.corpus.ingest import cut, read_corpus
+from cirag_dspy.corpus.ingest import cut, other_files, read_corpus
 from cirag_dspy.errors import DataError
 from cirag_dspy.schema import Passage
 from tests.corpus.fakes import FakeEncoder
@@ -32,6 +32,12 @@ def test_a_folder(tmp_path):
     assert [d.passages[0].title for d in documents] == ["README", "b", "The *title*"]
     assert documents[1].passages == (Passage.create("b", ["One.", "Two."]),)
     assert documents[2].passages[0].text == "Before. Body here. Part More."
+
+
+def test_other_files_of_a_folder_are_named(tmp_path):
+    for name in ("a.md", "b.txt", "rows.jsonl", ".hidden", "c.pdf"):
+        (tmp_path / name).write_text("x")
+    assert other_files(tmp_path) == ["c.pdf", "rows.jsonl"]
 
 
 def test_links_that_leave_the_folder_are_passed_over(tmp_path):
