@@ -39,7 +39,7 @@ def evaluate(
     extract: Annotated[
         str,
         typer.Option(
-            help="online: as retrieved; offline: all first; off; given: the demo set's own.", rich_help_panel="System"
+            help="online as retrieved, offline all first, off none new, given the demo's own.", rich_help_panel="System"
         ),
     ] = "online",
     calls: Annotated[str, typer.Option(help="one or two LM calls a passage.", rich_help_panel="System")] = "one",
