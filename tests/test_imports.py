@@ -11,6 +11,7 @@ import cirag_dspy
 
 ROOT = Path(cirag_dspy.__file__).parent
 BASE = {"errors", "text", "schema", "paths"}
+BELOW = BASE | {"adapter", "signatures", "modules", "systems", "corpus", "benchmarks", "lms"}
 MAY_IMPORT = {
     "errors": set(),
     "text": set(),
@@ -22,9 +23,13 @@ MAY_IMPORT = {
     "systems": BASE | {"signatures", "modules"},
     "corpus": BASE,
     "benchmarks": BASE,
-    "lms": BASE,
-    "evaluate": BASE | {"adapter", "signatures", "modules", "systems", "corpus", "benchmarks", "lms"},
-    "cli": BASE | {"adapter", "signatures", "modules", "systems", "corpus", "benchmarks", "lms", "evaluate"},
+    "lms": BASE | {"adapter", "signatures"},
+    "evaluate": BELOW,
+    "distill": BELOW,
+    "recipe": BELOW | {"distill", "evaluate"},
+    "artifact": BELOW | {"distill", "evaluate"},
+    "pipeline": BELOW | {"distill", "evaluate", "recipe", "artifact"},
+    "cli": BELOW | {"distill", "evaluate", "recipe", "artifact", "pipeline"},
 }
 HEAVY = {"torch", "transformers", "faiss", "sentence_transformers", "peft", "datasets"}
 FILES = sorted(ROOT.rglob("*.py"))
