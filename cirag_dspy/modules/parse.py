@@ -35,13 +35,18 @@ def parse_triples(text: str) -> tuple[list[Fields], int]:
     """Triples (head, relation, tail) in a reply, each once, and how many lines or items were not one.
 
     Reads one triple a line with ``|``, tabs, ``;`` or ``,`` between the fields, numbered or bulleted, in brackets of
-    any kind, and JSON arrays or objects, also fenced, nested or cut off. An item with another number of fields, or with
-    an empty one, is counted, not guessed at. Unicode is kept as written.
+    any kind, and JSON arrays or objects, also fenced, nested or cut off. A line that starts with ``|`` and has two
+    fields goes on with the head of the triple above it. An item with another number of fields, or with an empty one, is
+    counted, not guessed at. Unicode is kept as written.
     """
     triples: dict[Fields, None] = {}
     dropped = 0
+    head = ""
     for item in _items(text):
         fields = _fields(item)
+        if fields is None and head and isinstance(item, str) and item.lstrip().startswith("|"):
+            fields = _fields(f"{head} {item}")
+        head = fields[0] if fields else ""
         if fields is None:
             dropped += 1
         elif not _is_header(fields):

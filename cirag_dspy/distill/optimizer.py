@@ -1,0 +1,163 @@
+"""Trajectory distillation as a DSPy optimizer: a program in, the same program with a trained local LM out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import dspy
+
+from cirag_dspy.distill.contrast import refusals
+from cirag_dspy.distill.rows import Row, chat_rows, check_rows, extraction_rows, sample
+from cirag_dspy.distill.shorten import short_prompts
+from cirag_dspy.distill.trajectories import Metric, Trajectory, collect, reasons
+from cirag_dspy.errors import ModelError, RunError
+from cirag_dspy.lms import base_folder, load_lm, split_spec
+from cirag_dspy.schema import Passage, Triple
+
+if TYPE_CHECKING:
+    from cirag_dspy.distill.lora import LoraSettings
+
+
+class TrajectoryDistillation(dspy.Teleprompter):
+    """Trains a local student on a teacher's trajectories (CIRAG section 3.5).
+
+    Unlike ``dspy.BootstrapFinetune`` it is right for programs with loops: rows are grouped by the predictor that made
+    them, every hop is kept, and a conversation is one row with every decision a target (equation 8).
+
+    Args:
+        metric: ``metric(example, prediction)``, 0 to 1 or a boolean; the data set's official one.
+        out: Folder of the adapter; ``out/traces.jsonl`` and ``out/rows/`` lie beside it unless ``traces`` says where.
+        threshold: The score from which on a trajectory is learnt from.
+        base: The student, a local LM string without adapter; by default the local LM of the program to compile.
+        lora: Training settings; the paper's by default (appendix B.4).
+        shorten: Whether the student gets prompts without instructions: it is trained on the task, and pays no tokens
+            for being told about it.
+        contrast: Whether the teacher is asked for refusals as well (see ``refusals``).
+        extracted: Passages with the triples that the student shall extract from them.
+        most: At most so many rows of a predictor.
+        traces: Trajectories' file; what it holds is not asked of the teacher again.
+        seed: Of sampling and contrast.
+        threads: Questions at a time.
+        on_trajectory: Called with each trajectory.
+        on_step: Called after each training step with the step, the steps in all and the loss.
+    """
+
+    def __init__(
+        self,
+        metric: Metric,
+        out: Path | str,
+        *,
+        threshold: float = 1.0,
+        base: str | None = None,
+        lora: LoraSettings | None = None,
+        shorten: bool = True,
+        contrast: bool = True,
+        extracted: Sequence[tuple[Passage, Sequence[Triple]]] = (),
+        most: Mapping[str, int] | None = None,
+        traces: Path | None = None,
+        seed: int = 0,
+        threads: int = 1,
+        on_trajectory: Callable[[Trajectory], None] = lambda trajectory: None,
+        on_step: Callable[[int, int, float], None] | None = None,
+    ) -> None:
+        super().__init__()
+        self.metric = metric
+        self.out = Path(out)
+        self.threshold = threshold
+        self.base = base
+        self.lora = lora
+        self.shorten = shorten
+        self.contrast = contrast
+        self.extracted = extracted
+        self.most = most or {}
+        self.traces = traces or self.out / "traces.jsonl"
+        self.seed = seed
+        self.threads = threads
+        self.on_trajectory = on_trajectory
+        self.on_step = on_step
+
+    def compile(
+        self,
+        student: dspy.Module,
+        *,
+        trainset: Sequence[dspy.Example],
+        teacher: dspy.Module | None = None,
+        valset: Sequence[dspy.Example] | None = None,
+    ) -> dspy.Module:
+        """Run the teacher, train the student, and return ``student``'s copy with the trained LM.
+
+        Args:
+            student: The program; not changed. Its demonstrations are not carried over: the student is trained without.
+            trainset: Questions for the teacher, each with an ``id``.
+            teacher: The same program with the teacher's LM; by default ``student`` with the LM of ``dspy.context``.
+            valset: Questions to score the compiled program on; nothing is chosen by them.
+
+        Returns:
+            The compiled program. Its ``distilled`` says what was done: trajectories kept and dropped by reason, rows by
+            predictor, the LM's name, and the score on ``valset``.
+
+        Raises:
+            RunError: No trajectory reached the threshold (with the reasons), or ``traces`` is of other settings.
+            ModelError: The student's base is no local model.
+        """
+        base, _ = split_spec(self.base or _lm_of(student))
+        if base != "embedded" and not base.startswith("local/"):
+            raise ModelError(f"{base} can't be trained here: give base=embedded or local/FOLDER")
+        teacher = teacher or student
+        trajectories = collect(
+            teacher,
+            trainset,
+            self.traces,
+            metric=self.metric,
+            threshold=self.threshold,
+            threads=self.threads,
+            manifest={"teacher": _lm_of(teacher)},
+            on_done=self.on_trajectory,
+        )
+        if not any(trajectory.kept for trajectory in trajectories):
+            raise RunError(f"no trajectory to learn from: {_listed(reasons(trajectories))}; see {self.traces}")
+        told = [*trajectories, *(refusals(teacher, trajectories, self.seed) if self.contrast else ())]
+
+        compiled = student.deepcopy()
+        for _, predictor in compiled.named_predictors():
+            predictor.demos = []
+        if self.shorten:
+            short_prompts(compiled)
+        rows = sample(
+            [*chat_rows(compiled, told), *extraction_rows(compiled, self.extracted)], self.most, seed=self.seed
+        )
+        lm = self._train(base, rows)
+        compiled.set_lm(lm)
+        compiled.distilled = {
+            "optimizer": type(self).__name__,
+            "trajectories": reasons(trajectories),
+            "rows": {name: group["rows"] for name, group in check_rows(rows)["by_predictor"].items()},
+            "lm": lm.model,
+            "score": self._score(compiled, valset) if valset else None,
+        }
+        compiled._compiled = True
+        return compiled
+
+    def _train(self, base: str, rows: Sequence[Row]) -> dspy.LM:
+        from cirag_dspy.distill.lora import train
+
+        train(base_folder(base), rows, self.out, self.lora, base_name=base, on_step=self.on_step)
+        return load_lm(f"{base}+{self.out}")
+
+    def _score(self, program: dspy.Module, valset: Sequence[dspy.Example]) -> float:
+        scores = [float(self.metric(example, program(**example.inputs()))) for example in valset]
+        return sum(scores) / len(scores)
+
+
+def _lm_of(program: dspy.Module) -> str:
+    """Name of the program's LM; of several, that of its first predictor."""
+    lms = [predictor.lm for _, predictor in program.named_predictors() if predictor.lm] or [dspy.settings.lm]
+    if lms[0] is None:
+        raise RunError("the program has no LM: set_lm one, or compile inside dspy.context(lm=...)")
+    return str(lms[0].model)
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {reason}" for reason, count in counts.items())

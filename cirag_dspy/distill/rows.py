@@ -1,0 +1,205 @@
+"""Trajectories -> chat rows, the data a student is trained on: ``{"messages": [...], "predictor": ..., "id": ...}``.
+
+The prompt of a row is the one the program will send: same adapter, same signature, no demonstrations. A conversation is
+one row, with every reply of it a target (CIRAG equation 8: loss on the decisions, observations are context).
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import dspy
+
+from cirag_dspy.adapter import LineAdapter
+from cirag_dspy.distill.trajectories import Call, Trajectory, Turn
+from cirag_dspy.errors import DataError
+from cirag_dspy.modules.parse import parse_core, parse_triples
+from cirag_dspy.schema import Passage, Triple
+from cirag_dspy.text import one_line
+
+Row = dict[str, Any]
+JOINT = "joint"
+
+
+def chat_rows(program: dspy.Module, trajectories: Iterable[Trajectory]) -> list[Row]:
+    """The rows of the trajectories that were kept, by the predictors that ``program`` has; each distinct row once.
+
+    Args:
+        program: Its signatures are the prompts; its demonstrations are left out.
+        trajectories: Calls of predictors that the program lacks are passed over.
+    """
+    signatures = {name: predictor.signature for name, predictor in program.named_predictors()}
+    rows: dict[str, Row] = {}
+    for trajectory in trajectories:
+        calls = [call for call in trajectory.calls if call.predictor in signatures] if trajectory.kept else []
+        for call in _conversations(calls):
+            row = _row(call, signatures[call.predictor], trajectory.id)
+            rows.setdefault(json.dumps(row["messages"]), row)
+    return list(rows.values())
+
+
+def extraction_rows(program: dspy.Module, extracted: Iterable[tuple[Passage, Sequence[Triple]]]) -> list[Row]:
+    """Rows that teach ``program`` the triples that someone has extracted, say those of an index."""
+    rows = []
+    for name, predictor in program.named_predictors():
+        if {"title", "passage"} <= predictor.signature.input_fields.keys() and "triples" in predictor.signature.fields:
+            for passage, triples in extracted:
+                inputs = {"title": one_line(passage.title), "passage": one_line(passage.text)}
+                call = Call(name, inputs, {"triples": "\n".join(triple.text for triple in triples) or "none"})
+                rows.append(_row(call, predictor.signature, passage.id))
+    return rows
+
+
+def sample(rows: Sequence[Row], most: Mapping[str, int], seed: int = 0) -> list[Row]:
+    """At most so many rows of a predictor, drawn at random; predictors that ``most`` does not name are kept whole."""
+    order = random.Random(seed).sample(range(len(rows)), len(rows))
+    taken: Counter[str] = Counter()
+    chosen = []
+    for place in order:
+        name = rows[place]["predictor"]
+        if name not in most or taken[name] < most[name]:
+            taken[name] += 1
+            chosen.append(place)
+    return [rows[place] for place in sorted(chosen)]
+
+
+def write_rows(folder: Path, rows: Sequence[Row]) -> dict[str, Any]:
+    """Write ``joint.jsonl`` and a file a predictor, each line ``{"messages": [...]}`` with ``predictor`` and ``id``.
+
+    Any trainer of chat data takes them as they are; ``datasets.load_dataset("json", ...)`` too.
+
+    Returns:
+        The report of ``check_rows``, also written to ``report.json``.
+
+    Raises:
+        DataError: A row is not fit for training.
+    """
+    report = check_rows(rows)
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("*.jsonl"):
+        old.unlink()
+    names = [JOINT, *sorted({row["predictor"] for row in rows})]
+    for name in names:
+        lines = [json.dumps(row, ensure_ascii=False) for row in rows if name in (JOINT, row["predictor"])]
+        part = folder / f"{name}.part"
+        part.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        part.replace(folder / f"{name}.jsonl")
+    (folder / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    return report
+
+
+def read_rows(file: Path) -> list[Row]:
+    """The rows of a JSONL file, also one of another tool.
+
+    Raises:
+        DataError: It can't be read, or a line is no chat row.
+    """
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{file} can't be read: {error}") from None
+    rows = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            messages = row["messages"]
+        except (ValueError, KeyError, TypeError):
+            raise DataError(f'{file} line {number} is no row: expected {{"messages": [...]}}') from None
+        rows.append({"predictor": "", "id": str(number), **row, "messages": messages})
+    check_rows(rows)
+    return rows
+
+
+def check_rows(rows: Sequence[Row]) -> dict[str, Any]:
+    """Check roles and targets, and report counts and lengths (characters) by predictor.
+
+    Raises:
+        DataError: There is no row, roles don't alternate as system?, (user, assistant)+, or a message is empty.
+    """
+    if not rows:
+        raise DataError("no rows to train on")
+    by_name: dict[str, list[Row]] = {}
+    for number, row in enumerate(rows, 1):
+        if problem := _problem(row["messages"]):
+            raise DataError(f"row {number} ({row['predictor'] or 'joint'}, {row['id']}): {problem}")
+        by_name.setdefault(row["predictor"], []).append(row)
+    return {"rows": len(rows), "by_predictor": {name: _lengths(group) for name, group in sorted(by_name.items())}}
+
+
+def _problem(messages: Any) -> str:
+    if not isinstance(messages, list) or not all(
+        isinstance(m, dict) and isinstance(m.get("content"), str) for m in messages
+    ):
+        return "messages must be a list of {role, content} with text"
+    roles = [message.get("role") for message in messages]
+    turns = roles[1:] if roles[:1] == ["system"] else roles
+    if not turns or turns != ["user", "assistant"] * (len(turns) // 2):
+        return f"roles must be system?, then user and assistant in turn, not {', '.join(map(str, roles))}"
+    empty = next((m["role"] for m in messages if not m["content"].strip()), None)
+    return f"the {empty} message is empty" if empty else ""
+
+
+def _lengths(rows: Sequence[Row]) -> dict[str, Any]:
+    def size(row: Row, *roles: str) -> int:
+        return sum(len(message["content"]) for message in row["messages"] if message["role"] in roles)
+
+    prompts = [size(row, "system", "user") for row in rows]
+    targets = [size(row, "assistant") for row in rows]
+    return {
+        "rows": len(rows),
+        "targets": sum(message["role"] == "assistant" for row in rows for message in row["messages"]),
+        "prompt_characters": {"median": median(prompts), "max": max(prompts)},
+        "target_characters": {"median": median(targets), "max": max(targets)},
+    }
+
+
+def _conversations(calls: Sequence[Call]) -> list[Call]:
+    """Without the calls whose turn stands in the history of a later call."""
+    kept: list[Call] = []
+    told: list[tuple[str, Turn]] = []
+    for call in reversed(calls):
+        if (call.predictor, call.inputs) not in told:
+            kept.append(call)
+        told += [(call.predictor, {name: turn[name] for name in call.inputs if name in turn}) for turn in call.history]
+    return kept[::-1]
+
+
+def _row(call: Call, signature: type[dspy.Signature], id: str) -> Row:
+    adapter = dspy.settings.adapter or LineAdapter()
+    histories = [name for name, field in signature.input_fields.items() if field.annotation is dspy.History]
+    inputs: dict[str, Any] = {**call.inputs, **{name: dspy.History(messages=call.history) for name in histories}}
+    messages = adapter.format(signature, [], inputs)
+    reply = adapter.format_assistant_message_content(signature, _target(call))
+    return {"messages": [*messages, {"role": "assistant", "content": reply}], "predictor": call.predictor, "id": id}
+
+
+def _target(call: Call) -> Turn:
+    """A reply in the form that our modules write it in, whatever the teacher's manners; shortest where there is choice.
+
+    Entities, which only lead a model on to its triples, are left out: they cost a student a third of its tokens.
+    """
+    outputs = {name: text for name, text in call.outputs.items() if text and name != "entities"}
+    if "facts" in call.inputs and "core" in outputs:
+        shown = [line.partition(". ")[2].split(" | ") for line in call.inputs["facts"].splitlines()]
+        candidates = [Triple(*(fact if len(fact) == 3 else (str(n), "", "")), "", 0) for n, fact in enumerate(shown)]
+        core, _ = parse_core(outputs["core"], candidates)
+        outputs["core"] = ", ".join(str(candidates.index(triple) + 1) for triple in core) or "none"
+    if "passage" in call.inputs and "triples" in outputs:
+        outputs["triples"] = _compact(parse_triples(outputs["triples"])[0]) or "none"
+    return outputs
+
+
+def _compact(triples: Sequence[tuple[str, str, str]]) -> str:
+    """Triples by their head, which is written once."""
+    by_head: dict[str, list[str]] = {}
+    for head, relation, tail in triples:
+        by_head.setdefault(head, []).append(f"| {relation} | {tail}")
+    return "\n".join("\n".join([f"{head} {first}", *rest]) for head, (first, *rest) in by_head.items())

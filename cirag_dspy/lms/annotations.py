@@ -1,0 +1,179 @@
+"""A teacher without a model: an lm15 engine that answers our signatures from a benchmark's gold annotations.
+
+As KiRAG builds its silver data (arXiv 2502.18397, section 3.4): the gold says which facts matter, in which order, and
+what is still missing. What it replies depends on the prompt alone: a fact it keeps is one of those shown, a name it
+asks for stands in the question or in a fact it kept, an answer it gives is held by the context it was given.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from dspy.lm15 import InvalidRequestError, Message, Request, Response, Usage, response_to_events
+
+from cirag_dspy.lms.gold import GoldChain
+from cirag_dspy.lms.patterns import pattern_triples
+from cirag_dspy.schema import Passage, Triple
+from cirag_dspy.signatures import NO_QUERY, REFUSAL
+from cirag_dspy.text import match_key, words
+
+_INPUTS = "title|passage|entities|question|query|facts|evidence|passages|problem"
+_OUTPUTS = "thought|core|next_query"
+_LABEL = re.compile(rf"^(?:({_INPUTS}|{_OUTPUTS}):[ ]?|\[\[ ## (\w+) ## \]\]\n?)", re.M)
+_NUMBERED = re.compile(r"^(\d+)\. (.+)$", re.M)
+MOST_PER_STEP = 2
+
+
+class AnnotationsEngine:
+    """Answers extraction, integration, sufficiency-gated and forced answering from gold annotations.
+
+    Args:
+        examples: Questions with their gold, as ``load_benchmark`` makes them.
+        passages: The corpus that ids in the gold mean.
+        triples: Silver triples by passage id, where there are any; passages without get those that patterns find, and
+            the gold triples that are about them.
+    """
+
+    def __init__(
+        self,
+        examples: Sequence[Any],
+        passages: Sequence[Passage] = (),
+        triples: Mapping[str, Sequence[Triple]] | None = None,
+    ) -> None:
+        corpus = {passage.id: passage for passage in passages}
+        self._chains = {match_key(example.question): GoldChain.of(example, corpus) for example in examples}
+        self._triples = dict(triples or {})
+        self._gold: dict[str, list[tuple[str, str, str]]] = {}
+        for chain in self._chains.values():
+            for passage_id, fact in chain.facts:
+                if fact not in self._gold.setdefault(passage_id, []):
+                    self._gold[passage_id].append(fact)
+        told = "\n".join(sorted(f"{key} {chain.answers}" for key, chain in self._chains.items()))
+        told += "\n".join(sorted(f"{t.text} {id}" for id, facts in self._triples.items() for t in facts))
+        self.content = hashlib.sha256(told.encode()).hexdigest()[:12]
+
+    def complete(self, request: Request) -> Response:
+        """Answer one request.
+
+        Raises:
+            InvalidRequestError: The prompt is none of the package's signatures, or its question has no annotations.
+        """
+        marked = bool(request.messages) and "[[ ## " in (request.messages[-1].text or "")
+        turns = [(message.role, _fields(message.text or "")) for message in request.messages]
+        reply = self._reply(_text(request.system), turns)
+        lines = [f"[[ ## {k} ## ]]\n{v}" if marked else f"{k}:{_gap(v)}{v}" for k, v in reply.items()]
+        return Response(
+            id=None,
+            model=request.model,
+            message=Message.assistant("\n".join(lines)),
+            finish_reason="stop",
+            usage=Usage(input_tokens=0, output_tokens=0),
+        )
+
+    def stream(self, request: Request) -> Iterator[Any]:
+        """The whole answer as a stream of one delta."""
+        return iter(response_to_events(self.complete(request)))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> AnnotationsEngine:
+        return self
+
+    def _reply(self, system: str, turns: list[tuple[str, dict[str, str]]]) -> dict[str, str]:
+        asked = turns[-1][1] if turns else {}
+        if "passage" in asked:
+            return self._extract(system, asked)
+        if "question" in asked:
+            chain = self._chains.get(match_key(asked["question"]))
+            if chain is None:
+                raise _unknown(f"it has no annotations for the question {asked['question'][:80]!r}")
+            if "facts" in asked:
+                return self._integrate(chain, turns)
+            if "evidence" in asked:
+                return {"answer": self._answer(chain, asked["evidence"]) or REFUSAL}
+            if "passages" in asked:
+                return {"answer": self._answer(chain, asked["passages"]) or REFUSAL}
+        raise _unknown("it answers this package's own prompts only; give a real LM for anything else")
+
+    def _extract(self, system: str, asked: Mapping[str, str]) -> dict[str, str]:
+        passage = Passage.create(asked.get("title", ""), asked["passage"])
+        given = self._triples.get(passage.id)
+        if given is not None:
+            facts = [(t.head, t.relation, t.tail) for t in given]
+        else:
+            facts = pattern_triples(passage.title, passage.sentences)
+            for fact in self._gold.get(passage.id, []):
+                if not any(set(words(fact[2])) <= set(words(known[2])) for known in facts):
+                    facts.append(fact)
+        names = dict.fromkeys(name for head, _, tail in facts for name in (head, tail))
+        entities = {"entities": "; ".join(names) or "none"}
+        triples = {"triples": "\n".join(" | ".join(fact) for fact in facts) or "none"}
+        return entities | triples if "triples" in system else entities
+
+    def _integrate(self, chain: GoldChain, turns: list[tuple[str, dict[str, str]]]) -> dict[str, str]:
+        now = turns[-1][1]
+        known: list[str] = []
+        queries = {match_key(now["question"]), match_key(now.get("query", ""))}
+        for (role, shown), (_, decided) in pairwise(turns):
+            if role == "user" and match_key(shown.get("question", "")) == match_key(now["question"]):
+                facts = dict(_NUMBERED.findall(shown.get("facts", "")))
+                known += [facts[n] for n in re.findall(r"\d+", decided.get("core", "")) if n in facts]
+                queries.add(match_key(shown.get("query", "")))
+        facts = dict(_NUMBERED.findall(now["facts"]))
+        kept = chain.supporting(facts, known, most=MOST_PER_STEP)
+        known += [facts[number] for number in kept]
+        missing = chain.next_query(now["question"], known, asked=queries)
+        return {
+            "thought": "; ".join(facts[number].replace(" | ", " ") for number in kept) or "nothing new",
+            "core": ", ".join(kept) or "none",
+            "next_query": missing or NO_QUERY,
+        }
+
+    def _answer(self, chain: GoldChain, context: str) -> str:
+        return chain.answers[0] if chain.is_answered_by(context.splitlines()) else ""
+
+
+class AsyncAnnotationsEngine:
+    """The same teacher for ``acall``."""
+
+    def __init__(self, engine: AnnotationsEngine) -> None:
+        self.engine = engine
+
+    async def complete(self, request: Request) -> Response:
+        """Answer one request."""
+        return self.engine.complete(request)
+
+    async def stream(self, request: Request) -> AsyncIterator[Any]:
+        """The whole answer as a stream of one delta."""
+        for event in response_to_events(self.engine.complete(request)):
+            yield event
+
+    async def aclose(self) -> None:
+        """Nothing to do."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> AsyncAnnotationsEngine:
+        return self
+
+
+def _fields(text: str) -> dict[str, str]:
+    """The fields of a turn, written as labelled lines or with DSPy's markers."""
+    pieces = _LABEL.split(text)
+    names = (line or marked for line, marked in zip(pieces[1::3], pieces[2::3], strict=True))
+    found: dict[str, str] = {}
+    for name, value in zip(names, pieces[3::3], strict=True):
+        found.setdefault(name, value.strip())
+    return found
+
+
+def _gap(value: str) -> str:
+    return "\n" if "\n" in value else " "
+
+
+def _text(system: Any) -> str:
+    return system if isinstance(system, str) else "".join(part.text for part in system or ())
+
+
+def _unknown(why: str) -> InvalidRequestError:
+    return InvalidRequestError(f"the annotations teacher can't answer: {why}", provider="annotations")

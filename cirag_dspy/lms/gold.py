@@ -1,0 +1,202 @@
+"""A question's gold as a chain of steps: which fact each needs, and how one would search for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cirag_dspy.schema import Passage
+from cirag_dspy.text import best_sentence, match_key, words
+
+_BRACKETS = re.compile(r"\s*\([^()]*\)?")
+_REFERENCE = re.compile(r"#(\d+)")
+_PLAIN = frozenset(
+    re.findall(
+        r"\w+",
+        "a an the of in on at by for to from with and or is was are were be been he she it they his her its their who "
+        "whom which that what when where how did do does has had have as into also",
+    )
+)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One fact of the chain.
+
+    Args:
+        query: What one searches for to find it; ``#1`` stands for the answer of the first step.
+        about: What it is about, in words, as far as the gold says so.
+        answer: What it contributes; empty where the gold names a sentence only (HotpotQA).
+        support: Title and sentences of the gold that state it.
+        title: Title of the passage that states it.
+    """
+
+    query: str
+    about: str
+    answer: str
+    support: str
+    title: str
+
+    def holds(self, line: str) -> bool:
+        """Whether a triple, a sentence or a passage states this step's fact."""
+        found = set(words(line))
+        named = _content(f"{self.about} {_BRACKETS.sub('', self.title)}")
+        if self.answer:
+            contributed = set(words(self.answer))
+            named -= contributed
+            return contributed <= found and (bool(named & found) if named else self._covers(found))
+        return bool(named) and len(named & found) >= min(2, len(named)) and self._covers(found - named)
+
+    def _covers(self, found: set[str]) -> bool:
+        """Whether the gold says most of the content of a line, or the line, being long, most of the gold's."""
+        told, support = found - _PLAIN, _content(self.support)
+        if not told or not support:
+            return False
+        shared = len(told & support)
+        return shared >= 0.75 * len(told) or shared >= 0.75 * len(support)
+
+
+@dataclass(frozen=True)
+class GoldChain:
+    """The steps of one question, its accepted answers, and whether it takes every step to answer it.
+
+    ``facts`` are gold triples with the id of the passage that states them.
+    """
+
+    steps: tuple[Step, ...]
+    answers: tuple[str, ...]
+    takes_all: bool
+    facts: tuple[tuple[str, tuple[str, str, str]], ...] = ()
+
+    @classmethod
+    def of(cls, example: Any, corpus: Mapping[str, Passage]) -> GoldChain:
+        """The chain of an example: MuSiQue's decomposition, 2Wiki's evidences, or the supporting sentences."""
+        gold = [(corpus[id], number) for id, number in example.get("gold_sentences") or () if id in corpus]
+        whole = [(corpus[id], None) for id in example.get("gold_passages") or () if id in corpus]
+        facts: list[tuple[str, tuple[str, str, str]]] = []
+        if example.get("decomposition"):
+            steps = [_decomposed(step, corpus) for step in example.decomposition]
+        elif example.get("evidences"):
+            steps = []
+            for head, relation, tail in example.evidences:
+                passage, sentence = _stating(head, tail, gold or whole)
+                text = passage.sentences[sentence] if passage and sentence is not None else ""
+                title = passage.title if passage else ""
+                steps.append(Step(f"{head} {relation}", head, tail, f"{title} {text}", title))
+                if passage:
+                    facts.append((passage.id, (head, relation, tail)))
+        else:
+            steps = _sentences(example.question, gold or whole)
+        answers = tuple(example.get("answers") or [example.answer])
+        comparing = "comparison" in (example.get("type") or "") or match_key(answers[0]) in ("yes", "no")
+        return cls(tuple(steps), answers, comparing, tuple(facts))
+
+    def supporting(self, facts: Mapping[str, str], known: Sequence[str], most: int) -> list[str]:
+        """Numbers of the facts that state a step, at most ``most`` a step, those kept before counted in."""
+        kept: list[str] = []
+        for step in self.steps:
+            room = most - sum(map(step.holds, known))
+            for number, fact in facts.items():
+                if room > 0 and step.holds(fact):
+                    room -= 1
+                    if number not in kept:
+                        kept.append(number)
+        return sorted(kept, key=int)
+
+    def next_query(self, question: str, known: Sequence[str], asked: Collection[str]) -> str:
+        """What to search for next: the first step not found yet whose names are known and that was not asked for.
+
+        Empty when all is found, or when what is missing could only be named by one who has seen the gold.
+        """
+        found = [any(map(step.holds, known)) for step in self.steps]
+        if not self.takes_all and self.steps and found[-1]:
+            return ""
+        seen = set(words(question)).union(*(words(fact) for fact in known))
+        for number, step in enumerate(self.steps):
+            if found[number] or not self._is_named(number, found, seen):
+                continue
+            query = _REFERENCE.sub(lambda match: self._answer(match[1]), step.query)
+            if match_key(query) not in asked:
+                return query
+        return ""
+
+    def is_answered_by(self, lines: Sequence[str]) -> bool:
+        """Whether a context holds the answer, and, where things are compared, all that is compared."""
+        found = [any(map(step.holds, lines)) for step in self.steps]
+        if self.takes_all:
+            return bool(found) and all(found)
+        if self.steps and self.steps[-1].answer and not found[-1]:
+            return False
+        if not self.steps[-1:] or not self.steps[-1].answer:
+            lines = [line for line in lines if any(step.holds(line) for step in self.steps)]
+        return any(set(words(answer)) <= set(words(line)) for answer in self.answers if words(answer) for line in lines)
+
+    def _is_named(self, number: int, found: Sequence[bool], seen: Collection[str]) -> bool:
+        step = self.steps[number]
+        needed = [int(place) - 1 for place in _REFERENCE.findall(step.query)]
+        if needed:
+            return all(place < len(found) and found[place] for place in needed)
+        sources = [i for i, other in enumerate(self.steps) if i != number and _same(other.answer, step.about)]
+        if sources:
+            return any(found[place] for place in sources)
+        if step.answer:
+            return True  # the start of a chain: the question names it, if in another spelling
+        return _content(_BRACKETS.sub("", step.title)) <= set(seen)
+
+    def _answer(self, place: str) -> str:
+        number = int(place) - 1
+        return self.steps[number].answer if number < len(self.steps) else ""
+
+
+def _content(text: str) -> set[str]:
+    return set(words(text)) - _PLAIN
+
+
+def _same(one: str, other: str) -> bool:
+    return bool(one) and match_key(one) == match_key(other)
+
+
+def _stating(head: str, tail: str, gold: Sequence[tuple[Passage, int | None]]) -> tuple[Passage | None, int | None]:
+    """The gold passage about ``head`` whose sentence says most of head and tail."""
+    best, place, most = None, None, 0.0
+    for passage, sentence in gold:
+        number = best_sentence(f"{head} {tail}", passage.sentences) if sentence is None else sentence
+        if number >= len(passage.sentences):
+            continue
+        title = _content(_BRACKETS.sub("", passage.title))
+        about = len(title & _content(head)) / max(1, len(title | _content(head)))
+        wanted = _content(tail)
+        said = len(wanted & set(words(passage.sentences[number]))) / max(1, len(wanted))
+        if about + said > most:
+            best, place, most = passage, number, about + said
+    return best, place
+
+
+def _decomposed(step: Mapping[str, Any], corpus: Mapping[str, Passage]) -> Step:
+    question, answer = step["question"], step["answer"]
+    passage = corpus.get(step.get("passage_id", ""))
+    about, _, relation = question.partition(" >> ")
+    query = f"{about} {relation}" if relation else question
+    about = "" if relation and "#" in about else about
+    support = passage.sentences[best_sentence(f"{question} {answer}", passage.sentences)] if passage else ""
+    title = passage.title if passage else ""
+    return Step(query.strip(), _REFERENCE.sub("", about), answer, f"{title} {support}", title)
+
+
+def _sentences(question: str, gold: Sequence[tuple[Passage, int | None]]) -> list[Step]:
+    """One step a gold passage, searched for by its title and the words that its sentences share with the question."""
+    by_passage: dict[str, list[int]] = {}
+    passages = {passage.id: passage for passage, _ in gold}
+    for passage, sentence in gold:
+        numbers = range(len(passage.sentences)) if sentence is None else [sentence]
+        by_passage.setdefault(passage.id, []).extend(n for n in numbers if n < len(passage.sentences))
+    steps = []
+    for id, numbers in by_passage.items():
+        passage = passages[id]
+        said = " ".join(passage.sentences[number] for number in numbers)
+        name = _BRACKETS.sub("", passage.title)
+        shared = [w for w in dict.fromkeys(words(question)) if w in _content(said) - _content(name)]
+        steps.append(Step(" ".join([name, *shared[:4]]), name, "", f"{passage.title} {said}", passage.title))
+    return steps
