@@ -1,0 +1,254 @@
+"""The annotations teacher: what it replies follows from gold and prompt, and nothing it says is known from gold alone."""
+
+import dspy
+import pytest
+
+from cirag_dspy.adapter import LineAdapter
+from cirag_dspy.errors import ModelError
+from cirag_dspy.lms import load_lm
+from cirag_dspy.schema import Passage, Triple
+from cirag_dspy.signatures import (
+    AnswerAnyway,
+    AnswerIfSufficient,
+    ExtractTriples,
+    FindEntities,
+    Integrate,
+    RelateEntities,
+)
+
+SONG = Passage.create("Harbor Song", ["Harbor Song is a 1950 film directed by Ada Brook.", "It was released in Mora."])
+BROOK = Passage.create("Ada Brook", ["Ada Brook (3 May 1901 – 9 June 1980) was a director.", "She was born in Velden."])
+LIGHT = Passage.create("Harbor Light (film)", ["Harbor Light is a 1961 film directed by Tom Hale."])
+HALE = Passage.create("Tom Hale", ["Tom Hale (born 8 July 1920) is a painter."])
+CORPUS = [SONG, BROOK, LIGHT, HALE]
+
+WIKI = dspy.Example(
+    question="Where was the director of film Harbor Song born?",
+    answer="Velden",
+    answers=["Velden"],
+    type="compositional",
+    evidences=[("Harbor Song", "director", "Ada Brook"), ("Ada Brook", "place of birth", "Velden")],
+    gold_sentences=[(SONG.id, 0), (BROOK.id, 1)],
+    gold_passages=[SONG.id, BROOK.id],
+)
+OLDER = dspy.Example(
+    question="Which film has the director born first, Harbor Song or Harbor Light?",
+    answer="Harbor Song",
+    answers=["Harbor Song"],
+    type="bridge_comparison",
+    evidences=[
+        ("Harbor Song", "director", "Ada Brook"),
+        ("Harbor Light", "director", "Tom Hale"),
+        ("Ada Brook", "date of birth", "3 May 1901"),
+        ("Tom Hale", "date of birth", "8 July 1920"),
+    ],
+    gold_sentences=[(SONG.id, 0), (LIGHT.id, 0), (BROOK.id, 0), (HALE.id, 0)],
+    gold_passages=[p.id for p in CORPUS],
+)
+MUSIQUE = dspy.Example(
+    question="In which town was the maker of Harbor Song born?",
+    answer="Velden",
+    answers=["Velden"],
+    decomposition=[
+        {"question": "Harbor Song >> director", "answer": "Ada Brook", "passage_id": SONG.id},
+        {"question": "In which town was #1 born?", "answer": "Velden", "passage_id": BROOK.id},
+    ],
+    gold_passages=[SONG.id, BROOK.id],
+)
+HOTPOT = dspy.Example(
+    question="The director of Harbor Song was born in which town?",
+    answer="Velden",
+    answers=["Velden"],
+    type="bridge",
+    gold_sentences=[(SONG.id, 0), (BROOK.id, 1)],
+    gold_passages=[SONG.id, BROOK.id],
+)
+YES = dspy.Example(
+    question="Were Harbor Song and Harbor Light both directed by painters?",
+    answer="no",
+    answers=["no"],
+    type="comparison",
+    gold_sentences=[(SONG.id, 0), (LIGHT.id, 0)],
+    gold_passages=[SONG.id, LIGHT.id],
+)
+ALL = [WIKI, OLDER, MUSIQUE, HOTPOT, YES]
+
+
+@pytest.fixture(params=[LineAdapter, lambda: dspy.ChatAdapter(use_json_adapter_fallback=False)], ids=["lines", "chat"])
+def ask(request):
+    """Calls a signature; the teacher reads and writes either adapter's form."""
+    lm = load_lm("annotations", examples=ALL, passages=CORPUS)
+
+    def call(signature, **inputs):
+        with dspy.context(lm=lm, adapter=request.param()):
+            return dspy.Predict(signature)(**inputs)
+
+    return call
+
+
+def facts(*lines):
+    return "\n".join(f"{number}. {line}" for number, line in enumerate(lines, 1))
+
+
+def integrate(ask, example, query, shown, turns=()):
+    return ask(
+        Integrate,
+        history=dspy.History(messages=list(turns)),
+        question=example.question,
+        query=query,
+        facts=facts(*shown),
+    )
+
+
+def turn(example, query, shown, core, next_query, thought="t"):
+    return {
+        "question": example.question,
+        "query": query,
+        "facts": facts(*shown),
+        "thought": thought,
+        "core": core,
+        "next_query": next_query,
+    }
+
+
+FIRST = (
+    "Harbor Light | directed by | Tom Hale",
+    "Harbor Song | directed by | Ada Brook",
+    "Harbor Song | shot in | Mora",
+)
+
+
+def test_keeps_what_states_a_step_and_asks_for_the_next_evidence(ask):
+    reply = integrate(ask, WIKI, WIKI.question, FIRST)
+    assert (reply.core, reply.next_query) == ("2", "Ada Brook place of birth")
+    assert reply.thought == "Harbor Song directed by Ada Brook"
+
+
+def test_the_conversation_counts_and_the_last_step_ends_it(ask):
+    first = turn(WIKI, WIKI.question, FIRST, "2", "Ada Brook place of birth")
+    shown = ("Tom Hale | born in | Mora", "Ada Brook | was born in | Velden")
+    reply = integrate(ask, WIKI, "Ada Brook place of birth", shown, [first])
+    assert (reply.core, reply.next_query) == ("2", "none")
+
+
+def test_a_name_that_was_not_found_is_not_asked_for(ask):
+    reply = integrate(ask, WIKI, WIKI.question, ("Harbor Song | shot in | Mora",))
+    assert reply.core == "none"
+    assert reply.next_query == "Harbor Song director"  # not Ada Brook: only gold knows her
+    asked = turn(WIKI, WIKI.question, ("Harbor Song | shot in | Mora",), "none", "Harbor Song director")
+    again = integrate(ask, WIKI, "Harbor Song director", ("Harbor Song | is a | film",), [asked])
+    assert again.next_query == "none"  # asked for already, and nothing else can be named
+
+
+def test_both_sides_of_a_comparison_are_gathered(ask):
+    reply = integrate(ask, OLDER, OLDER.question, FIRST)
+    assert (reply.core, reply.next_query) == ("1, 2", "Ada Brook date of birth")
+    first = turn(OLDER, OLDER.question, FIRST, "1, 2", "Ada Brook date of birth")
+    born = ("Ada Brook | born | May 3, 1901",)
+    second = integrate(ask, OLDER, "Ada Brook date of birth", born, [first])
+    assert (second.core, second.next_query) == ("1", "Tom Hale date of birth")
+
+
+def test_a_decomposition_has_earlier_answers_filled_in(ask):
+    reply = integrate(ask, MUSIQUE, MUSIQUE.question, FIRST)
+    assert (reply.core, reply.next_query) == ("2", "In which town was Ada Brook born?")
+    assert (
+        integrate(ask, MUSIQUE, MUSIQUE.question, ("Harbor Song | shot in | Mora",)).next_query
+        == "Harbor Song director"
+    )
+
+
+def test_supporting_sentences_are_searched_for_by_title(ask):
+    reply = integrate(ask, HOTPOT, HOTPOT.question, FIRST)
+    assert (reply.core, reply.next_query) == ("2", "Ada Brook born")
+
+
+def test_at_most_two_facts_a_step(ask):
+    shown = (
+        "Harbor Song | director | Ada Brook",
+        "Harbor Song | directed by | Ada Brook",
+        "Harbor Song | by | Ada Brook",
+    )
+    assert integrate(ask, WIKI, WIKI.question, shown).core == "1, 2"
+
+
+@pytest.mark.parametrize(
+    ("example", "evidence", "answer"),
+    [
+        (WIKI, "Ada Brook | born in | Velden", "Velden"),
+        (WIKI, "Harbor Song | directed by | Ada Brook", "unanswerable"),
+        (WIKI, "Velden | is a | town", "unanswerable"),  # the word is there, the fact is not
+        (MUSIQUE, "Ada Brook: She was born in Velden.", "Velden"),
+        (MUSIQUE, "Harbor Song | directed by | Ada Brook", "unanswerable"),
+        (HOTPOT, "Ada Brook | born in | Velden", "Velden"),
+        (HOTPOT, "Harbor Song | directed by | Ada Brook", "unanswerable"),
+        # A comparison names its answer in the question: nothing less than all that is compared will do.
+        (OLDER, "Harbor Song | director | Ada Brook\nAda Brook | born | 3 May 1901", "unanswerable"),
+        (
+            OLDER,
+            "Harbor Song | director | Ada Brook\nHarbor Light | director | Tom Hale\n"
+            "Ada Brook | born | 3 May 1901\nTom Hale | born | July 8, 1920",
+            "Harbor Song",
+        ),
+        (YES, "Harbor Song | directed by | Ada Brook", "unanswerable"),
+        (YES, "Harbor Song | directed by | Ada Brook\nHarbor Light | directed by | Tom Hale", "no"),
+    ],
+)
+def test_an_answer_never_leaks_into_evidence_that_does_not_hold_it(ask, example, evidence, answer):
+    assert ask(AnswerIfSufficient, question=example.question, evidence=evidence).answer == answer
+    assert ask(AnswerAnyway, question=example.question, passages=evidence).answer == answer
+
+
+def test_extraction_by_pattern_and_by_gold(ask):
+    reply = ask(ExtractTriples, title=SONG.title, passage=SONG.text)
+    assert reply.triples.splitlines() == [
+        "Harbor Song | is | 1950 film",
+        "Harbor Song | directed by | Ada Brook",
+        "Harbor Song | was released in | Mora",
+    ]
+    # No pattern knows this tail, the gold does.
+    strange = Passage.create("Odd", ["Odd, as they say, Velden."])
+    example = dspy.Example(
+        question="q?", answer="Velden", evidences=[("Odd", "place", "Velden")], gold_sentences=[(strange.id, 0)]
+    )
+    lm = load_lm("annotations", examples=[example], passages=[strange])
+    with dspy.context(lm=lm, adapter=LineAdapter()):
+        told = dspy.Predict(ExtractTriples)(title="Odd", passage=strange.text)
+        assert told.triples == "Odd | place | Velden"
+        assert dspy.Predict(FindEntities)(title="Odd", passage=strange.text).entities == "Odd; Velden"
+        related = dspy.Predict(RelateEntities)(title="Odd", passage=strange.text, entities="Odd")
+        assert related.triples == "Odd | place | Velden"
+
+
+def test_given_triples_come_first():
+    given = {SONG.id: [Triple("Harbor Song", "tells of", "a harbour", SONG.id, 0)]}
+    lm = load_lm("annotations", examples=ALL, passages=CORPUS, triples=given)
+    with dspy.context(lm=lm, adapter=LineAdapter()):
+        assert (
+            dspy.Predict(ExtractTriples)(title=SONG.title, passage=SONG.text).triples
+            == "Harbor Song | tells of | a harbour"
+        )
+    assert lm.model != load_lm("annotations", examples=ALL, passages=CORPUS).model
+
+
+def test_what_it_cannot_answer_is_said(ask):
+    with pytest.raises(Exception, match="no annotations for the question 'Who\\?'"):
+        ask(AnswerAnyway, question="Who?", passages="x")
+    with pytest.raises(Exception, match="give a real LM for anything else"):
+        ask("subject -> joke", subject="x")
+    with pytest.raises(ModelError, match="answers from a benchmark's gold annotations, and needs one"):
+        load_lm("annotations")
+
+
+def test_async(ask):
+    import asyncio
+
+    lm = load_lm("annotations", examples=ALL, passages=CORPUS)
+
+    async def call():
+        with dspy.context(lm=lm, adapter=LineAdapter()):
+            return await dspy.Predict(AnswerAnyway).acall(
+                question=WIKI.question, passages="Ada Brook | born in | Velden"
+            )
+
+    assert asyncio.run(call()).answer == "Velden"
