@@ -22,15 +22,10 @@ BORN = ("Ada Brook", "was born in", "Velden")
 RIVER = ("Velden", "lies on", "the river Ree")
 QUESTION = "Harbor Song was directed by someone born where by which water?"
 SHOWN = [
-    "1. Harbor Song | was directed by | Ada Brook
-2. Harbor Light | was directed by | Tom Hale
-3. Harbor Song | is a film of | 1950",
-    "1. Ada Brook | was born in | Velden
-2. Ada Brook | was a | director
-3. Tom Hale | was born in | Mora",
-    "1. Velden | lies on | the river Ree
-2. Velden | is a | town
-3. Ada Brook | was a | director",
+    "1. Harbor Song | was directed by | Ada Brook\n2. Harbor Light | was directed by | Tom Hale\n"
+    "3. Harbor Song | is a film of | 1950",
+    "1. Ada Brook | was born in | Velden\n2. Ada Brook | was a | director\n3. Tom Hale | was born in | Mora",
+    "1. Velden | lies on | the river Ree\n2. Velden | is a | town\n3. Ada Brook | was a | director",
 ]
 QUERIES = ["Ada Brook was born in", "Velden lies on", "none"]
 
