@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dspy
+from dspy.teleprompt.teleprompt import Teleprompter
 
 from cirag_dspy.distill.contrast import refusals
 from cirag_dspy.distill.rows import Row, chat_rows, check_rows, extraction_rows, sample
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from cirag_dspy.distill.lora import LoraSettings
 
 
-class TrajectoryDistillation(dspy.Teleprompter):
+class TrajectoryDistillation(Teleprompter):
     """Trains a local student on a teacher's trajectories (CIRAG section 3.5).
 
     Unlike ``dspy.BootstrapFinetune`` it is right for programs with loops: rows are grouped by the predictor that made

@@ -89,7 +89,7 @@ def test_rows_of_a_three_hop_trajectory(index, tmp_path):
                 "content": f"thought: turn 1\ncore: 1\nnext_query: {QUERIES[1]}",
             },
             {"role": "user", "content": f"question: {QUESTION}\nquery: {QUERIES[1]}\nfacts:\n{SHOWN[2]}"},
-            {"role": "assistant", "content": f"thought: turn 2\ncore: 1\nnext_query: none"},
+            {"role": "assistant", "content": "thought: turn 2\ncore: 1\nnext_query: none"},
         ],
     }
     assert answer["messages"][1:] == [
@@ -148,7 +148,7 @@ def test_a_repeated_call_counts_once_and_without_the_complaint(index, tmp_path):
 
 
 def test_a_second_run_asks_nobody(index, tmp_path):
-    program, first = gathered(index, tmp_path)
+    _, first = gathered(index, tmp_path)
     silent = CIRAGModule(index, k=2)
     silent.set_lm(scripted_lm(lambda messages: pytest.fail("the teacher was asked"))[0])
     assert collect(silent, [example()], tmp_path / "t.jsonl", metric=exact) == first

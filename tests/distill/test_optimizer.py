@@ -1,0 +1,73 @@
+"""TrajectoryDistillation end to end on a tiny random model: what is trained, what the compiled program is."""
+
+
+import dspy
+import pytest
+
+from cirag_dspy.distill.lora import LoraSettings
+from cirag_dspy.distill.optimizer import TrajectoryDistillation
+from cirag_dspy.errors import ModelError, RunError
+from cirag_dspy.lms import load_lm
+from tests.distill.test_trajectories import exact, example, index, teacher  # noqa: F401
+from tests.systems.world import PASSAGES, TRIPLES
+
+QUICK = LoraSettings(rank=2, epochs=1, batch_size=2, max_length=500)
+
+
+def optimizer(tmp_path, tiny_folder, **options):
+    made = {"base": f"local/{tiny_folder}", "lora": QUICK, **options}
+    return TrajectoryDistillation(exact, tmp_path / "student", **made)
+
+
+def test_a_program_comes_out_with_a_trained_student(index, tmp_path, tiny_folder):  # noqa: F811
+    program, engine = teacher(index)
+    program.integration.integrate.demos = [dspy.Example(question="q", query="q", facts="1. a", core="1")]
+    given = [(PASSAGES["Velden"], TRIPLES["Velden"])]
+    compiled = optimizer(tmp_path, tiny_folder, extracted=given).compile(
+        program, trainset=[example()], valset=[example()]
+    )
+
+    assert compiled is not program
+    assert compiled.distilled["optimizer"] == "TrajectoryDistillation"
+    assert compiled.distilled["trajectories"] == {"kept": 1}
+    assert compiled.distilled["rows"] == {
+        "cascade.triples": 2,  # the answer, and the refusal where a line is missing
+        "construct.extract.triples": 1,
+        "integration.integrate": 1,
+    }
+    assert compiled.distilled["score"] == 0.0  # a random model: it runs, that is all
+    names = {predictor.lm.model for _, predictor in compiled.named_predictors()}
+    assert names == {load_lm(f"local/{tiny_folder}+{tmp_path / 'student'}").model} == {compiled.distilled["lm"]}
+    assert compiled.integration.integrate.demos == []
+    assert compiled.integration.integrate.signature.instructions == "Integrate."
+    # The program that went in is as it was.
+    assert len(program.integration.integrate.demos) == 1
+    assert program.integration.integrate.lm.model == "scripted/lm"
+
+    asked = len(engine.prompts)
+    again = optimizer(tmp_path, tiny_folder, extracted=given).compile(program, trainset=[example()])
+    assert again.distilled["lm"] == compiled.distilled["lm"]
+    assert len(engine.prompts) == asked + 1  # its refusal; the trajectory is on file, and the adapter is up to date
+
+
+def test_full_prompts_on_request(index, tmp_path, tiny_folder):  # noqa: F811
+    program, _ = teacher(index)
+    before = program.integration.integrate.signature.instructions
+    compiled = optimizer(tmp_path, tiny_folder, shorten=False, contrast=False).compile(program, trainset=[example()])
+    assert compiled.integration.integrate.signature.instructions == before
+    assert compiled.distilled["rows"] == {"cascade.triples": 1, "integration.integrate": 1}
+
+
+def test_nothing_kept_is_an_error_with_the_reasons(index, tmp_path, tiny_folder):  # noqa: F811
+    program, _ = teacher(index, answer="wrong")
+    with pytest.raises(RunError, match="no trajectory to learn from: 1 below threshold"):
+        optimizer(tmp_path, tiny_folder).compile(program, trainset=[example()])
+
+
+def test_only_a_local_model_can_be_trained(index, tmp_path, tiny_folder):  # noqa: F811
+    program, _ = teacher(index)
+    with pytest.raises(ModelError, match="openai/x can't be trained here"):
+        optimizer(tmp_path, tiny_folder, base="openai/x").compile(program, trainset=[example()])
+    program.set_lm(None)
+    with pytest.raises(RunError, match="the program has no LM"):
+        optimizer(tmp_path, tiny_folder, base=None).compile(program, trainset=[example()])
