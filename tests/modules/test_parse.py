@@ -36,6 +36,9 @@ def test_one_triple_in_many_shapes(text):
     assert parse_triples(text) == ([ABC], 0)
 
 
+HIJ, HKL = ("h", "i", "j"), ("h", "k", "l")
+
+
 @pytest.mark.parametrize(
     ("text", "triples", "dropped"),
     [
@@ -56,6 +59,10 @@ def test_one_triple_in_many_shapes(text):
             0,
         ),
         ("Triples: head | relation | tail, one triple a line; none if there is no fact;\na | b | c", [ABC], 0),
+        # A head is written once.
+        ("a | b | c\n| d | e\n | f | g |\nh | i | j\n| k | l", [ABC, ("a", "d", "e"), ("a", "f", "g"), HIJ, HKL], 0),
+        ("| d | e\na | b | c\n| only", [ABC], 2),
+        ("a | b | c\nprose\n| d | e", [ABC], 2),
     ],
 )
 def test_what_is_good_is_kept_and_the_rest_counted(text, triples, dropped):
