@@ -85,13 +85,43 @@ def collect(
     manifest = json.loads(json.dumps({**(manifest or {}), "threshold": threshold}))
     done = _resume(file, manifest)
     todo = [example for example in examples if done.get(example.id) is None]
+
+    def work(example: dspy.Example) -> Trajectory:
+        return trajectory_of(program, example, metric, threshold)
+
     with file.open("a", encoding="utf-8") as out:
-        for example, trajectory in each_in_threads(lambda e: _run(program, e, metric, threshold), todo, threads):
+        for example, trajectory in each_in_threads(work, todo, threads):
             out.write(json.dumps(asdict(trajectory), ensure_ascii=False) + "\n")
             out.flush()
             done[example.id] = trajectory
             on_done(trajectory)
     return [done[example.id] for example in examples]
+
+
+def trajectory_of(program: dspy.Module, example: dspy.Example, metric: Metric, threshold: float) -> Trajectory:
+    """One question's run, with what was asked and answered on the way; an error of the question is its ``reason``.
+
+    Raises:
+        dspy.utils.exceptions.LMError: No call can succeed (key, billing, configuration).
+    """
+    names = {id(predictor): name for name, predictor in program.named_predictors()}
+    trace: list[Any] = []
+    answer, score, reason = "", 0.0, ""
+    try:
+        with dspy.context(trace=trace, max_trace_size=100_000):
+            prediction = program(**example.inputs())
+        answer = str(prediction.get("answer") or "")
+        score = float(metric(example, prediction))
+        if any(getattr(hop, "error", "") for hop in prediction.get("hops") or ()):
+            reason = "unreadable reply"
+        elif score < threshold:
+            reason = "below threshold"
+    except FATAL:
+        raise
+    except Exception as error:  # a question that fails is a line of the file, not the end of the run
+        reason = f"error: {one_line(f'{type(error).__name__}: {error}')[:300]}"
+    calls = _calls(trace, names)
+    return Trajectory(example.id, example.question, answer, score, not reason, reason, calls)
 
 
 def read_trajectories(file: Path) -> tuple[dict[str, Any], list[Trajectory]]:
@@ -145,27 +175,6 @@ def _resume(file: Path, manifest: Mapping[str, Any]) -> dict[str, Trajectory]:
     except OSError as error:
         raise RunError(f"{file} can't be written: {error.strerror}") from None
     return {t.id: t for t in found if not t.reason.startswith("error")}
-
-
-def _run(program: dspy.Module, example: dspy.Example, metric: Metric, threshold: float) -> Trajectory:
-    names = {id(predictor): name for name, predictor in program.named_predictors()}
-    trace: list[Any] = []
-    answer, score, reason = "", 0.0, ""
-    try:
-        with dspy.context(trace=trace, max_trace_size=100_000):
-            prediction = program(**example.inputs())
-        answer = str(prediction.get("answer") or "")
-        score = float(metric(example, prediction))
-        if any(getattr(hop, "error", "") for hop in prediction.get("hops") or ()):
-            reason = "unreadable reply"
-        elif score < threshold:
-            reason = "below threshold"
-    except FATAL:
-        raise
-    except Exception as error:  # a question that fails is a line of the file, not the end of the run
-        reason = f"error: {one_line(f'{type(error).__name__}: {error}')[:300]}"
-    calls = _calls(trace, names)
-    return Trajectory(example.id, example.question, answer, score, not reason, reason, calls)
 
 
 def _calls(trace: Sequence[Any], names: Mapping[int, str]) -> list[Call]:
