@@ -3,46 +3,80 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+QWEN = (
+    "{% if messages[0].role != 'system' %}<|im_start|>system\nYou are helpful.<|im_end|>\n{% endif %}"
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+# Shows no thinking of earlier turns, and an empty one in the last.
+QWEN_THINKING = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' %}"
+    "{% if loop.last %}<think>\n\n</think>\n\n{% endif %}{{ m.content.split('</think>')[-1] }}"
+    "{% else %}{{ m.content }}{% endif %}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+LLAMA3 = (
+    "<|begin_of_text|>{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n"
+    "{{ m.content | trim }}<|eot_id|>{% endfor %}"
+    "{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>\n\n{% endif %}"
+)
+LLAMA2 = (
+    "{% for m in messages %}{% if m.role == 'user' %}<s>[INST] {{ m.content }} [/INST]"
+    "{% elif m.role == 'assistant' %} {{ m.content }} </s>"
+    "{% else %}{{ raise_exception('no system messages') }}{% endif %}{% endfor %}"
+)
+PLAIN = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}"
+SPECIAL = {
+    CHATML: ("<|im_end|>", "<|im_start|>", "<|tool|>"),
+    QWEN: ("<|im_end|>", "<|im_start|>"),
+    QWEN_THINKING: ("<|im_end|>", "<|im_start|>"),
+    LLAMA3: ("<|eot_id|>", "<|end_of_text|>", "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>"),
+    LLAMA2: ("</s>", "<s>"),
+    PLAIN: ("<eos>",),
+}
 
 
-def save_tiny_llama(
-    folder: Path,
-    template: str = CHATML,
-    special: tuple[str, ...] = ("<|im_start|>", "<|im_end|>", "<|tool|>"),
-    eos: str = "<|im_end|>",
-    initializer_range: float = 0.3,
-) -> Path:
-    """Write model and tokenizer into the folder; the weights are the same every time."""
-    import torch
+def tiny_tokenizer(template: str = CHATML, merges: tuple[tuple[str, str], ...] = ()) -> Any:
+    """One token per byte, the merges, and the template's special tokens, of which the first ends a turn."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+    from transformers import PreTrainedTokenizerFast
 
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    raw = Tokenizer(models.BPE(vocab={char: i for i, char in enumerate(alphabet)}, merges=[]))
+    pieces = sorted(pre_tokenizers.ByteLevel.alphabet()) + ["".join(pair) for pair in merges]
+    raw = Tokenizer(models.BPE(vocab={piece: i for i, piece in enumerate(pieces)}, merges=list(merges)))
     raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     raw.decoder = decoders.ByteLevel()
+    special = SPECIAL[template]
     raw.add_special_tokens([AddedToken(token, special=True) for token in special])
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=raw, eos_token=eos, pad_token=eos)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=raw, eos_token=special[0], pad_token=special[0])
     tokenizer.chat_template = template
+    return tokenizer
 
+
+def save_tiny_llama(folder: Path, template: str = CHATML, **config: Any) -> Path:
+    """Write a two-layer model and its tokenizer into the folder; the weights are the same every time."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    tokenizer = tiny_tokenizer(template)
     torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=512,
-        eos_token_id=tokenizer.eos_token_id,
-        bos_token_id=None,
-        initializer_range=initializer_range,
-    )
-    LlamaForCausalLM(config).save_pretrained(folder)
+    shape = {
+        "vocab_size": len(tokenizer),
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 512,
+        "eos_token_id": tokenizer.eos_token_id,
+        "bos_token_id": None,
+        "initializer_range": 0.3,
+    }
+    LlamaForCausalLM(LlamaConfig(**shape | config)).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

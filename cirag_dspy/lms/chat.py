@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dspy.lm15 import InvalidRequestError, Request, TextPart, UnsupportedFeatureError
@@ -32,32 +33,49 @@ class ChatFormat:
         messages = []
         if request.system is not None:
             parts = (TextPart(request.system),) if isinstance(request.system, str) else request.system
-            messages.append({"role": "system", "content": self._text(parts, "system")})
+            messages.append({"role": "system", "content": _text(parts, "system")})
         for index, message in enumerate(request.messages):
             where = f"messages[{index}]"
             if message.role not in ("user", "assistant"):
                 raise UnsupportedFeatureError(f"a local model takes no {message.role} message", feature=where)
-            messages.append({"role": message.role, "content": self._text(message.parts, where)})
+            messages.append({"role": message.role, "content": _text(message.parts, where)})
+        return self.prompt(messages)
+
+    def prompt(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
+        """The ids after which the model speaks; a last message from the assistant is continued, not answered.
+
+        Args:
+            messages: Each with "role" (system, user or assistant) and "content".
+
+        Raises:
+            InvalidRequestError: The template refuses the conversation.
+        """
         open_ended = messages[-1]["role"] == "assistant"
+        return self._apply(messages, add_generation_prompt=not open_ended, continue_final_message=open_ended)
+
+    def conversation(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
+        """The ids of the whole conversation, its last turn closed as the template closes it; otherwise as `prompt`."""
+        return self._apply(messages)
+
+    def _apply(self, messages: Sequence[Mapping[str, str]], **options: bool) -> list[int]:
+        safe = [{"role": message["role"], "content": self.neutral(message["content"])} for message in messages]
         try:
-            ids = self.tokenizer.apply_chat_template(
-                messages, add_generation_prompt=not open_ended, continue_final_message=open_ended, return_dict=False
-            )
+            return list(self.tokenizer.apply_chat_template(safe, return_dict=False, **options))
         except Exception as error:  # a template is foreign code, and may raise anything
             raise InvalidRequestError(f"the chat template refuses this conversation: {error}") from error
-        return list(ids)
-
-    def _text(self, parts: Any, where: str) -> str:
-        for index, part in enumerate(parts):
-            if not isinstance(part, TextPart):
-                raise UnsupportedFeatureError(
-                    f"a local model takes text only, not {part.type}", feature=f"{where}.parts[{index}]"
-                )
-        return self.neutral("\n".join(part.text for part in parts))
 
     def neutral(self, text: str) -> str:
         """The text with every special token's spelling broken by a blank: `<|im_end|>` becomes `< |im_end|>`."""
         return self._special.sub(lambda match: f"{match[0][0]} {match[0][1:]}", text)
+
+
+def _text(parts: Any, where: str) -> str:
+    for index, part in enumerate(parts):
+        if not isinstance(part, TextPart):
+            raise UnsupportedFeatureError(
+                f"a local model takes text only, not {part.type}", feature=f"{where}.parts[{index}]"
+            )
+    return "\n".join(part.text for part in parts)
 
 
 def check_config(request: Request) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import json
+import logging
 import threading
 import warnings
 from collections.abc import Iterator
@@ -10,18 +12,27 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
 from cirag_dspy.errors import ModelError
 from cirag_dspy.lms.local import LocalEngine
+from cirag_dspy.lms.weights import fingerprint
+
+logger = logging.getLogger(__name__)
 
 _engines: dict[tuple[str, ...], LocalEngine] = {}
 _lock = threading.Lock()
 
 
 def load_engine(
-    base: str, adapter: str | None = None, *, dtype: str | None = None, device: str | None = None, max_batch: int = 8
+    base: str,
+    adapter: str | None = None,
+    *,
+    dtype: str | None = None,
+    device: str | None = None,
+    max_batch: int = 8,
+    content: str | None = None,
 ) -> LocalEngine:
     """The engine for a model folder and, merged into it, a peft adapter folder; shared by all who ask for the same.
 
@@ -31,19 +42,25 @@ def load_engine(
         dtype: bfloat16, float32 or float16; by default bfloat16 where the hardware computes in it, else float32.
         device: As torch names it; by default cuda where there is one, else cpu.
         max_batch: Requests answered at a time.
+        content: The fingerprint of base and adapter, where the caller has just computed it.
 
     Raises:
         ModelError: The files cannot be loaded, or dtype or device cannot be had.
     """
-    place = _device(device)
-    kind = _dtype(dtype, place)
+    place = pick_device(device)
+    kind = pick_dtype(dtype, place)
     source = {"base": base, "adapter": adapter, "dtype": dtype, "device": device, "max_batch": max_batch}
-    key = (base, adapter or "", str(kind), str(place), str(max_batch))
+    content = content or fingerprint(Path(base), Path(adapter) if adapter else None)
+    # The content, for a folder may have been trained anew since it was loaded.
+    key = (content, base, adapter or "", str(kind), str(place), str(max_batch))
     with _lock:
         engine = _engines.get(key)
         if engine is None or engine.closed:
             try:
-                engine = _engines[key] = _load(Path(base), adapter and Path(adapter), kind, place, source, max_batch)
+                model, tokenizer = _load(Path(base), adapter and Path(adapter), kind)
+                engine = _engines[key] = LocalEngine(
+                    model.to(place), tokenizer, source=source, content=content, max_batch=max_batch
+                )
             except ModelError:
                 raise
             except Exception as error:  # damaged files raise whatever the library that reads them raises
@@ -63,8 +80,8 @@ def close_engines() -> None:
 
 
 def _load(
-    base: Path, adapter: Path | str | None, dtype: torch.dtype, device: torch.device, source: dict, max_batch: int
-) -> LocalEngine:
+    base: Path, adapter: Path | str | None, dtype: torch.dtype
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     with quiet_transformers():
         tokenizer = AutoTokenizer.from_pretrained(base, local_files_only=True)
         # An adapter is merged in float32 and the sum rounded once.
@@ -74,11 +91,28 @@ def _load(
         if adapter:
             from peft import PeftModel
 
+            _check_base(base, Path(adapter))
             model = PeftModel.from_pretrained(model, str(adapter), local_files_only=True).merge_and_unload()
-    return LocalEngine(model.to(device=device, dtype=dtype), tokenizer, source=source, max_batch=max_batch)
+    return model.to(dtype), tokenizer
 
 
-def _device(name: str | None) -> torch.device:
+def _check_base(base: Path, adapter: Path) -> None:
+    """Warn where an adapter's record says it was trained on other weights; an adapter without a record is trusted."""
+    try:
+        trained_on = json.loads((adapter / "training.json").read_text(encoding="utf-8"))["base"]
+        name, content = trained_on["name"], trained_on["content"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    if content != (given := fingerprint(base)):
+        logger.warning("%s was trained on %s (%s), and is used on %s (%s)", adapter, name, content, base, given)
+
+
+def pick_device(name: str | None) -> torch.device:
+    """The device of that name; for None, cuda where there is one, else cpu.
+
+    Raises:
+        ModelError: torch has no such device.
+    """
     try:
         device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
     except RuntimeError as error:
@@ -88,7 +122,12 @@ def _device(name: str | None) -> torch.device:
     return device
 
 
-def _dtype(name: str | None, device: torch.device) -> torch.dtype:
+def pick_dtype(name: str | None, device: torch.device) -> torch.dtype:
+    """The dtype of that name; for None, bfloat16 where the device computes in it, else float32.
+
+    Raises:
+        ModelError: There is no such dtype, or not on this device.
+    """
     if name is None:
         return torch.bfloat16 if _computes_bfloat16(device) else torch.float32
     dtypes = {"bfloat16": torch.bfloat16, "float32": torch.float32, "float16": torch.float16}

@@ -25,6 +25,7 @@ from cirag_dspy.errors import ModelError
 from cirag_dspy.lms.chat import ChatFormat, check_config
 from cirag_dspy.lms.decode import Decoder, Row
 from cirag_dspy.lms.generation import Generation, eos_ids
+from cirag_dspy.lms.weights import MARK
 
 MAX_TOKENS = 512
 _POLL_SECONDS = 0.5  # waiting in slices lets Ctrl-C through, and notices a worker that is gone
@@ -61,6 +62,7 @@ class LocalEngine:
         model: A decoder-only model; the engine takes it over (its attention implementation is replaced).
         tokenizer: Its tokenizer, with a chat template.
         source: What `load_engine` was given, so that a saved program can find the model again.
+        content: The fingerprint of the weights, as it marks an LM's name.
         max_batch: Requests answered at a time.
         chunk: Prompt tokens per forward pass, and the unit in which repeated prompt prefixes are reused.
         prefix_bytes: What reusable prefixes may occupy.
@@ -78,6 +80,7 @@ class LocalEngine:
         tokenizer: PreTrainedTokenizerBase,
         *,
         source: dict[str, Any] | None = None,
+        content: str | None = None,
         max_batch: int = 8,
         chunk: int = 128,
         prefix_bytes: int = 512 * 2**20,
@@ -88,6 +91,8 @@ class LocalEngine:
         self.tokenizer = tokenizer
         self.context = int(getattr(model.config.get_text_config(), "max_position_embeddings", None) or 2**31)
         self.source = source
+        self.content = content
+        self._others: dict[str, LocalEngine] = {}
         self._chat = ChatFormat(tokenizer)
         self._decoder = Decoder(model, max_batch=max_batch, chunk=chunk, prefix_bytes=prefix_bytes)
         self._eos = eos_ids(model, tokenizer)
@@ -108,8 +113,11 @@ class LocalEngine:
         Raises:
             ContextLengthError: The prompt alone exceeds the model's context.
             UnsupportedFeatureError: Tools, structured output, or anything but text was asked for.
-            ConfigurationError: The engine is closed.
+            ConfigurationError: The engine is closed, or the model asked for cannot be had.
         """
+        engine = self.engine_for(request.model)
+        if engine is not self:
+            return engine.complete(request)
         job = self.prepare(request)
         try:
             while not self.enqueue(job, timeout=_POLL_SECONDS):
@@ -125,6 +133,28 @@ class LocalEngine:
     def stream(self, request: Request) -> Iterator[Any]:
         """The whole answer as a stream of one delta."""
         return iter(response_to_events(self.complete(request)))
+
+    def engine_for(self, model: str) -> LocalEngine:
+        """The engine of a model name: this one, unless the name is marked with other content.
+
+        DSPy gives a trained LM its new name and leaves it the engine of the LM that was trained.
+
+        Raises:
+            ConfigurationError: The model cannot be had.
+        """
+        mark = MARK.search(model)
+        if mark is None or mark[1] == self.content:
+            return self
+        engine = self._others.get(model)
+        if engine is None or engine.closed:
+            from cirag_dspy.lms import local_engine
+
+            options = {name: (self.source or {}).get(name) for name in ("dtype", "device")}
+            try:
+                engine = self._others[model] = local_engine(model, **options, max_batch=self._decoder.max_batch)[1]
+            except ModelError as error:
+                raise ConfigurationError(str(error), provider="local") from error
+        return engine
 
     def prepare(self, request: Request) -> _Job:
         """Build the prompt and check the request."""
@@ -266,10 +296,11 @@ class AsyncLocalEngine:
 
     async def complete(self, request: Request) -> Response:
         """Answer one request; a cancelled caller's answer is given up."""
-        job = await asyncio.to_thread(self.engine.prepare, request)
+        engine = await asyncio.to_thread(self.engine.engine_for, request.model)
+        job = await asyncio.to_thread(engine.prepare, request)
         waiting = asyncio.wrap_future(job.future)
         try:
-            while not self.engine.enqueue(job, timeout=0):
+            while not engine.enqueue(job, timeout=0):
                 await asyncio.sleep(0.01)
             return await waiting
         finally:

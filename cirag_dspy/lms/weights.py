@@ -11,6 +11,7 @@ import importlib.util
 import io
 import logging
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -23,6 +24,7 @@ logger = logging.getLogger(__name__)
 EMBEDDED_HUB_ID = "HuggingFaceTB/SmolLM2-135M-Instruct"
 _FORMAT = 1  # of the converted folder; raise it when the conversion changes
 _EDGE = 2**20
+MARK = re.compile(r"@([0-9a-f]{12})$")  # of a local LM's content, at the end of its name
 
 
 def embedded_model(cache_dir: str | Path | None = None) -> Path:

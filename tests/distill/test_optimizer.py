@@ -1,6 +1,5 @@
 """TrajectoryDistillation end to end on a tiny random model: what is trained, what the compiled program is."""
 
-
 import dspy
 import pytest
 

@@ -1,0 +1,80 @@
+"""The settings of a LoRA training; nothing heavy is imported to read or check them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from cirag_dspy.errors import RunError
+
+_KINDS = {"int": (int,), "float": (int, float), "float | None": (int, float, type(None)), "str": (str,)}
+_POSITIVE = ("rank", "alpha", "epochs", "batch_size", "learning_rate", "max_length", "save_every", "max_grad_norm")
+_SCHEDULES = ("linear", "cosine", "constant")
+
+
+@dataclass(frozen=True)
+class LoraSettings:
+    """How to train; the defaults are the paper's (appendix B.4), where it says.
+
+    `alpha` None is twice the rank. `epochs` may be a fraction. `warmup` is the fraction of all steps in which the
+    learning rate rises. `targets` is peft's: "all-linear", or names of layers, comma-separated. `save_every` counts
+    optimizer steps between checkpoints, and changes nothing else.
+
+    Raises:
+        RunError: A value is of the wrong type or out of range.
+    """
+
+    rank: int = 64
+    alpha: float | None = None
+    dropout: float = 0.0
+    epochs: float = 2.0
+    batch_size: int = 2
+    learning_rate: float = 2e-4
+    warmup: float = 0.03
+    max_length: int = 1024
+    weight_decay: float = 0.0
+    targets: str = "all-linear"
+    seed: int = 0
+    save_every: int = 100
+    schedule: str = "linear"
+    max_grad_norm: float = 1.0
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            name, value = field.name, getattr(self, field.name)
+            if not isinstance(value, _KINDS[str(field.type)]) or isinstance(value, bool):
+                raise RunError(f"{name} is of type {field.type}, and {value!r} is not")
+        for name in _POSITIVE:
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise RunError(f"{name} must be above 0, not {value}")
+        for name in ("dropout", "warmup"):
+            if not 0 <= getattr(self, name) < 1:
+                raise RunError(f"{name} must be at least 0 and below 1, not {getattr(self, name)}")
+        if self.weight_decay < 0:
+            raise RunError(f"weight_decay must not be negative, and is {self.weight_decay}")
+        if self.schedule not in _SCHEDULES:
+            raise RunError(f"no schedule {self.schedule!r}: use one of {', '.join(_SCHEDULES)}")
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> LoraSettings:
+        """The defaults with these values.
+
+        Raises:
+            RunError: A name is unknown, or a value is wrong.
+        """
+        known = [field.name for field in fields(cls)]
+        if unknown := sorted(values.keys() - set(known)):
+            raise RunError(f"no setting {', '.join(unknown)}: there are {', '.join(known)}")
+        return cls(**values)
+
+    def rate(self, step: int, total: int) -> float:
+        """The learning rate of a step, counted from 0, of `total`."""
+        rise = math.ceil(self.warmup * total)
+        if step < rise:
+            return self.learning_rate * (step + 1) / rise
+        done = (step - rise) / max(1, total - rise)
+        fall = {"constant": 1.0, "linear": 1 - done, "cosine": (1 + math.cos(math.pi * done)) / 2}
+        return self.learning_rate * fall[self.schedule]
