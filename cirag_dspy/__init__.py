@@ -17,6 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cirag_dspy.artifact import load, save
     from cirag_dspy.benchmarks import load_benchmark
     from cirag_dspy.corpus.embedder import Embedder
     from cirag_dspy.corpus.index import CorpusIndex
@@ -47,9 +48,11 @@ _WHERE = {
     "Passage": "cirag_dspy.schema",
     "Triple": "cirag_dspy.schema",
     "extract_missing": "cirag_dspy.modules.extract",
+    "load": "cirag_dspy.artifact",
     "load_benchmark": "cirag_dspy.benchmarks",
     "load_lm": "cirag_dspy.lms",
     "read_corpus": "cirag_dspy.corpus.ingest",
+    "save": "cirag_dspy.artifact",
 }
 
 __all__ = [
@@ -64,9 +67,11 @@ __all__ = [
     "Passage",
     "Triple",
     "extract_missing",
+    "load",
     "load_benchmark",
     "load_lm",
     "read_corpus",
+    "save",
 ]
 
 

@@ -11,8 +11,12 @@ from typing import Any
 import typer
 
 from cirag_dspy.cli.ask import ask
+from cirag_dspy.cli.compile import compile_
 from cirag_dspy.cli.evaluate import evaluate
+from cirag_dspy.cli.export import export
+from cirag_dspy.cli.finetune import finetune
 from cirag_dspy.cli.index import index
+from cirag_dspy.cli.traces import traces
 from cirag_dspy.errors import CiragError
 
 app = typer.Typer(
@@ -72,3 +76,7 @@ def _fail(message: str, code: int) -> None:
 app.command("index")(_guarded(index))
 app.command("ask")(_guarded(ask))
 app.command("eval")(_guarded(evaluate))
+app.command("compile")(_guarded(compile_))
+app.command("traces")(_guarded(traces))
+app.command("export")(_guarded(export))
+app.command("finetune")(_guarded(finetune))

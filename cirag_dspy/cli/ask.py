@@ -15,10 +15,11 @@ from cirag_dspy.errors import RunError
 def ask(
     question: Annotated[str, typer.Argument(help="The question.")],
     index: Annotated[Path, typer.Option(help="Index folder made by `cirag-dspy index`.")],
-    system: Annotated[str, typer.Option(help="cirag or native_rag.")] = "cirag",
-    lm: common.LM = "embedded",
+    system: Annotated[str | None, typer.Option(help="cirag or native_rag; default: the program's, else cirag.")] = None,
+    program: common.Program = None,
+    lm: common.LM = None,
     api_base: common.ApiBase = None,
-    max_tokens: common.MaxTokens = 512,
+    max_tokens: common.MaxTokens = None,
     tries: common.Tries = 4,
     timeout: common.Timeout = 120.0,
     no_cache: common.NoCache = False,
@@ -35,19 +36,28 @@ def ask(
     common.prepare(cache_dir)
     import dspy
 
+    from cirag_dspy.artifact import EXTRACTION, READER, triples_writer
     from cirag_dspy.corpus.index import CorpusIndex
     from cirag_dspy.lms.meter import LMMeter
+    from cirag_dspy.modules.extract import Extract
     from cirag_dspy.systems import build_system
 
+    saved = common.read_program(program)
+    knobs = common.given(k=k, n=n, max_hops=max_hops)
     with CorpusIndex.open(index) as opened:
-        program = build_system(system, opened, **common.given(k=k, n=n, max_hops=max_hops))
-        model = common.LMOptions(api_base, max_tokens, tries, timeout, cache=not no_cache).open(lm)
+        asked = saved.program(opened, system, **knobs) if saved else build_system(system or "cirag", opened, **knobs)
+        options = common.LMOptions(api_base, max_tokens, tries, timeout, cache=not no_cache)
+        model = options.open_saved(saved, READER) if saved and lm is None else options.open(lm or "embedded")
+        extractor = options.open_saved(saved, EXTRACTION) if saved and lm is None else model
+        extracts = [module for _, module in asked.named_sub_modules(Extract)]
+        for module in extracts:
+            module.set_lm(extractor)
         before = opened.counts()
         meter = LMMeter()
         with dspy.context(lm=model), meter.context():
-            prediction = program(question=question)
-        if opened.counts() != before:
-            common.extracted_by(opened, f"{model.model} (one)")
+            prediction = asked(question=question)
+        if extracts and opened.counts() != before:
+            common.extracted_by(opened, triples_writer(extractor, extracts[0]))
     if as_json:
         common.print_json(_as_dict(prediction, meter.snapshot()))
     else:

@@ -16,21 +16,32 @@ import typer
 if TYPE_CHECKING:
     import dspy
 
+    from cirag_dspy.artifact import Saved
     from cirag_dspy.corpus.index import CorpusIndex
+    from cirag_dspy.modules.extract import Extract
     from cirag_dspy.schema import Passage
 
 LM = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--lm",
-        help="embedded, local/MODEL[+ADAPTER], or any DSPy LM such as openai/gpt-4o-mini.",
+        help="embedded, local/MODEL[+ADAPTER], or any DSPy LM such as openai/gpt-4o-mini; default: the program's, else "
+        "embedded.",
         rich_help_panel="LM",
+    ),
+]
+Program = Annotated[
+    Path | None,
+    typer.Option(
+        help="A saved program, optimized/NAME: its prompts, demonstrations, settings and LM.", rich_help_panel="System"
     ),
 ]
 ApiBase = Annotated[
     str | None, typer.Option(help="Address of an OpenAI-compatible server; for remote LMs.", rich_help_panel="LM")
 ]
-MaxTokens = Annotated[int, typer.Option(min=16, help="Tokens an LM reply may have.", rich_help_panel="LM")]
+MaxTokens = Annotated[
+    int | None, typer.Option(min=16, help="Tokens an LM reply may have; default: 512.", rich_help_panel="LM")
+]
 Timeout = Annotated[float, typer.Option(min=1, help="Seconds to wait for one LM reply.", rich_help_panel="LM")]
 Tries = Annotated[int, typer.Option(min=1, help="Requests for one LM call at most.", rich_help_panel="LM")]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Do not use DSPy's response cache.", rich_help_panel="LM")]
@@ -66,23 +77,29 @@ class LMOptions:
     """How the LMs of a command are called."""
 
     api_base: str | None
-    max_tokens: int
+    max_tokens: int | None
     tries: int
     timeout: float
     cache: bool
 
-    def open(self, spec: str) -> dspy.LM:
-        """The LM that a string names. One that runs in this process has no address and no time limit."""
+    def open(self, spec: str, **settings: Any) -> dspy.LM:
+        """The LM that a string names, with these settings where the command line gives no other.
+
+        One that runs in this process has no address and no time limit.
+        """
         from cirag_dspy.lms import load_lm
 
-        remote = {"timeout": self.timeout} | given(api_base=self.api_base)
-        return load_lm(
-            spec,
-            max_tokens=self.max_tokens,
-            num_retries=self.tries - 1,
-            cache=self.cache,
-            **({} if spec.startswith(("local/", "embedded")) else remote),
-        )
+        settings |= given(api_base=self.api_base, max_tokens=self.max_tokens)
+        if spec.startswith(("local/", "embedded")):
+            settings.pop("api_base", None)
+        else:
+            settings["timeout"] = self.timeout
+        return load_lm(spec, num_retries=self.tries - 1, cache=self.cache, **settings)
+
+    def open_saved(self, saved: Saved, role: str) -> dspy.LM:
+        """The LM of a saved program's role."""
+        spec, settings = saved.lm_spec(role, api_base=self.api_base)
+        return self.open(spec, **settings)
 
 
 @contextmanager
@@ -120,13 +137,20 @@ def print_json(value: Mapping[str, Any]) -> None:
     typer.echo(json.dumps(value, ensure_ascii=False, indent=2))
 
 
+def read_program(folder: Path | None) -> Saved | None:
+    """The saved program that was named, if one was."""
+    from cirag_dspy.artifact import Saved
+
+    return None if folder is None else Saved.read(folder)
+
+
 def extract_corpus(
-    index: CorpusIndex, lm: dspy.LM, passages: Sequence[Passage], *, calls: str, threads: int, quiet: bool
+    index: CorpusIndex, extract: Extract, lm: dspy.LM, passages: Sequence[Passage], *, threads: int, quiet: bool
 ) -> list[dict[str, str]]:
     """Extract the triples of passages that have none yet, failed ones again; returns those that failed now."""
     import dspy
 
-    from cirag_dspy.modules.extract import Extract, extract_missing
+    from cirag_dspy.modules.extract import extract_missing
 
     failures: list[dict[str, str]] = []
     with progress(len(passages), "passage", quiet) as advance, dspy.context(lm=lm):
@@ -136,7 +160,6 @@ def extract_corpus(
             if extraction.state == "failed":
                 failures.append({"id": passage.id, "title": passage.title, "error": extraction.error})
 
-        extract = Extract(calls)  # type: ignore[arg-type]
         extract_missing(index, extract, passages, threads=threads, retry_failed=True, on_done=on_done)
     index.embed_triples()
     return failures

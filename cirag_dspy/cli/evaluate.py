@@ -28,7 +28,11 @@ def evaluate(
     limit: Annotated[int | None, typer.Option(help="This many questions.")] = None,
     seed: Annotated[int | None, typer.Option(help="Draw them at random; default: the first ones.")] = None,
     ids: Annotated[str | None, typer.Option(help="Question ids, separated by commas.")] = None,
-    system: Annotated[str, typer.Option(help="cirag or native_rag.", rich_help_panel="System")] = "cirag",
+    program: common.Program = None,
+    system: Annotated[
+        str | None,
+        typer.Option(help="cirag or native_rag; default: the program's, else cirag.", rich_help_panel="System"),
+    ] = None,
     k: Annotated[int | None, typer.Option("-k", min=1, help="Passages per search.", rich_help_panel="System")] = None,
     n: Annotated[int | None, typer.Option("-n", min=1, help="Candidates per hop.", rich_help_panel="System")] = None,
     max_hops: Annotated[int | None, typer.Option(min=1, help="Hops at most.", rich_help_panel="System")] = None,
@@ -42,17 +46,20 @@ def evaluate(
             help="online as retrieved, offline all first, off none new, given the demo's own.", rich_help_panel="System"
         ),
     ] = "online",
-    calls: Annotated[str, typer.Option(help="one or two LM calls a passage.", rich_help_panel="System")] = "one",
-    lm: common.LM = "embedded",
+    calls: Annotated[
+        str | None,
+        typer.Option(help="one or two LM calls a passage; default: the program's, else one.", rich_help_panel="System"),
+    ] = None,
+    lm: common.LM = None,
     extraction_lm: Annotated[str | None, typer.Option(help="Another LM for the triples.", rich_help_panel="LM")] = None,
     api_base: common.ApiBase = None,
-    max_tokens: common.MaxTokens = 512,
+    max_tokens: common.MaxTokens = None,
     tries: common.Tries = 4,
     timeout: common.Timeout = 120.0,
     no_cache: common.NoCache = False,
     index: Annotated[Path | None, typer.Option(help="An index to use; default: one per corpus in the cache.")] = None,
     embedder: common.EmbedderName = "embedded",
-    out: Annotated[Path | None, typer.Option(help="Run folder; default: runs/DATASET-SYSTEM-LM.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Run folder; default: runs/DATASET-SYSTEM-LM, or -PROGRAM.")] = None,
     threads: common.Threads = 8,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     dry_run: common.DryRun = False,
@@ -63,19 +70,29 @@ def evaluate(
     """Ask a system the questions of a benchmark and score it with the official metrics."""
     if extract not in ("online", "offline", "off", "given"):
         raise RunError(f"--extract must be online, offline, off or given, not {extract!r}")
-    if calls not in ("one", "two"):
+    if calls not in ("one", "two", None):
         raise RunError(f"--calls must be one or two, not {calls!r}")
     common.prepare(cache_dir)
     from cirag_dspy.benchmarks import load_benchmark
     from cirag_dspy.systems import SYSTEMS, check_settings, settings_of
 
+    saved = common.read_program(program)
+    system = system or (saved.system if saved else "cirag")
     if system not in SYSTEMS:
         raise RunError(f"unknown system {system!r}; there are {', '.join(SYSTEMS)}")
-    knobs = common.given(k=k, n=n, max_hops=max_hops, levels=_names(levels), rank=rank)
-    if "extract" in settings_of(system):
+    knobs = saved.settings(system) if saved else {}
+    knobs |= common.given(k=k, n=n, max_hops=max_hops, levels=_names(levels), rank=rank)
+    extracts = "extract" in settings_of(system)
+    if extracts:
+        if saved and calls not in (None, knobs["extract"]):
+            raise RunError(f"{program} extracts in {knobs['extract']} call(s) a passage: leave --calls out")
+        calls = calls or knobs.get("extract") or "one"
         knobs["extract"] = calls if extract in ("online", "offline") else None
         knobs["threads"] = 1  # --threads questions at a time are as many LM calls at a time
-    check_settings(system, **knobs)
+    if saved:
+        saved.program(None, system, **knobs)  # what is wrong with it is said before anything is opened
+    else:
+        check_settings(system, **knobs)
     benchmark = load_benchmark(
         dataset,
         split,
@@ -95,33 +112,41 @@ def evaluate(
 
     import dspy
 
+    from cirag_dspy.artifact import EXTRACTION, READER, triples_writer
     from cirag_dspy.evaluate.corpus import GIVEN, NONE, open_corpus, slug
     from cirag_dspy.evaluate.manifest import run_manifest
     from cirag_dspy.evaluate.run import RunFolder, run
     from cirag_dspy.modules.extract import Extract
     from cirag_dspy.systems import build_system
 
-    folder = RunFolder(out or Path("runs") / f"{dataset}-{system}-{slug(lm)}")
+    name = " ".join(filter(None, (saved.name if saved else "", lm))) or "embedded"
+    folder = RunFolder(out or Path("runs") / f"{dataset}-{system}-{slug(name)}")
     if not resume:
         folder.require_free()
     options = common.LMOptions(api_base, max_tokens, tries, timeout, cache=not no_cache)
-    reader = options.open(lm)
-    extractor = options.open(extraction_lm) if extraction_lm else reader
-    # Systems that need no triples share one index, whatever their LM.
-    writer = f"{extractor.model} ({calls})" if "extract" in knobs else NONE
-    writer = GIVEN if extract == GIVEN else writer
+    own = saved if lm is None else None
+    # Annotations answer from the gold of the very questions: an upper bound, not a system.
+    gold = {"examples": benchmark.examples, "passages": benchmark.passages} if lm == "annotations" else {}
+    reader = options.open_saved(own, READER) if own else options.open(lm or "embedded", **gold)
+    extractor = options.open_saved(own, EXTRACTION) if own else reader
+    if extraction_lm:
+        extractor = options.open(extraction_lm)
+    writer = NONE  # systems that need no triples share one index, whatever their LM
+    if extracts:
+        extracting = saved.extractor() if saved else Extract(calls)  # type: ignore[arg-type]
+        writer = GIVEN if extract == GIVEN else triples_writer(extractor, extracting)
     with common.progress(len(benchmark.passages), "passage", quiet) as advance:
         opened = open_corpus(benchmark, path=index, embedder=embedder, extractor=writer, progress=advance)
     with opened:
-        program = build_system(system, opened, **knobs)
-        for _, module in program.named_sub_modules(Extract):
+        asked = saved.program(opened, system, **knobs) if saved else build_system(system, opened, **knobs)
+        for _, module in asked.named_sub_modules(Extract):
             module.set_lm(extractor)
         if knobs.get("extract"):
             if opened.pending():
                 common.extracted_by(opened, writer)
             # What failed in an earlier run is tried again, once; a question would pass it over.
             first = opened.pending() if extract == "offline" else opened.failed()
-            failures = common.extract_corpus(opened, extractor, first, calls=calls, threads=threads, quiet=quiet)
+            failures = common.extract_corpus(opened, extracting, extractor, first, threads=threads, quiet=quiet)
             common.list_failures(failures, "passages")
         opened.search("warm up", 1)  # loading the embedder is no question's time
         manifest = run_manifest(
@@ -131,10 +156,12 @@ def evaluate(
             lms={"reader": _describe(reader), "extraction": _describe(extractor)},
             threads=threads,
         )
+        if saved:
+            manifest["program"] = {"name": saved.name, "sha256": saved.sha256}
         examples = benchmark.examples
         with common.progress(len(examples), "question", quiet) as advance, dspy.context(lm=reader):
             summary = run(
-                program, examples, folder, manifest, threads=threads, resume=resume, on_row=lambda row: advance()
+                asked, examples, folder, manifest, threads=threads, resume=resume, on_row=lambda row: advance()
             )
         opened.embed_triples()
         extraction = opened.counts()
@@ -142,7 +169,7 @@ def evaluate(
     if as_json:
         common.print_json({"out": str(folder.path), "summary": summary, "extraction": extraction, "manifest": manifest})
     else:
-        typer.echo(_table(dataset, split, system, lm, summary))
+        typer.echo(_table(dataset, split, system, name, summary))
         common.say(f"rows, manifest and summary: {folder.path}", quiet)
     if extraction["failed"]:
         common.say(f"no triples could be extracted from {extraction['failed']} of {extraction['passages']} passages")
@@ -184,7 +211,7 @@ def _print_cost(benchmark: Benchmark, system: str, settings: dict[str, Any], ext
             )
 
 
-def _table(dataset: str, split: str, system: str, lm: str, summary: dict[str, Any]) -> str:
+def _table(dataset: str, split: str, system: str, name: str, summary: dict[str, Any]) -> str:
     cost = summary["lm_per_question"]
     levels = ", ".join(f"{level} {group['n']}" for level, group in summary["levels"].items())
     kind = "recall" if summary["recall"] else "answer recall"
@@ -192,7 +219,7 @@ def _table(dataset: str, split: str, system: str, lm: str, summary: dict[str, An
     recall = f"{kind} {'  '.join(f'{k} {100 * value:.1f}' for k, value in found.items()) or 'none'}"
     return "\n".join(
         [
-            f"{dataset} {split}, {summary['n']} questions, {system}, {lm}",
+            f"{dataset} {split}, {summary['n']} questions, {system}, {name}",
             f"  EM {100 * summary['em']:.1f}   F1 {100 * summary['f1']:.1f}   {recall}",
             f"  levels: {levels or 'none'}   errors {summary['errors']}   unreadable hops {summary['unreadable_hops']}",
             f"  per question: {cost['calls']} LM calls, {cost['cached']} cached; {cost['prompt_tokens']:.0f} prompt + "

@@ -26,8 +26,9 @@ def index(
     lm: Annotated[
         str, typer.Option("--lm", help="LM that extracts the triples; none: at question time.", rich_help_panel="LM")
     ] = "none",
+    program: common.Program = None,
     api_base: common.ApiBase = None,
-    max_tokens: common.MaxTokens = 512,
+    max_tokens: common.MaxTokens = None,
     tries: common.Tries = 4,
     timeout: common.Timeout = 120.0,
     no_cache: common.NoCache = False,
@@ -46,10 +47,15 @@ def index(
     if calls not in ("one", "two"):
         raise RunError(f"--calls must be one or two, not {calls!r}")
     common.prepare(cache_dir)
+    from cirag_dspy.artifact import EXTRACTION, triples_writer
     from cirag_dspy.corpus.ingest import other_files
+    from cirag_dspy.modules.extract import Extract
 
+    saved = common.read_program(program)
+    extract: Extract = saved.extractor() if saved else Extract(calls)  # type: ignore[arg-type]
     if dry_run:
-        _print_cost(corpus, out, lm, calls, limit, as_json)
+        extracts = lm != "none" or saved is not None
+        _print_cost(corpus, out, extract.calls if extracts else None, limit, as_json)
         return
     if out.resolve() in [path.resolve() for path in corpus]:
         raise RunError(f"--out {out} is the corpus itself; name another folder")
@@ -60,14 +66,16 @@ def index(
             common.say(f"note: {path}: {len(rest)} files passed over ({shown}); give .jsonl, .json and .tsv by name")
     options = common.LMOptions(api_base, max_tokens, tries, timeout, cache=not no_cache)
     extractor = None if lm == "none" else options.open(lm)
+    if saved and extractor is None:
+        extractor = options.open_saved(saved, EXTRACTION)
     failures: list[dict[str, str]] = []
     with _open_or_create(out, embedder) as built:
         with common.progress(None, "passage", quiet) as advance:
             report = built.add(documents, progress=advance)
         if extractor is not None:
-            common.extracted_by(built, f"{extractor.model} ({calls})")
+            common.extracted_by(built, triples_writer(extractor, extract))
             failures = common.extract_corpus(
-                built, extractor, built.pending()[:limit], calls=calls, threads=threads, quiet=quiet
+                built, extract, extractor, built.pending()[:limit], threads=threads, quiet=quiet
             )
         counts = built.counts()
     if not counts["passages"]:
@@ -102,7 +110,7 @@ def _open_or_create(out: Path, embedder: str) -> CorpusIndex:
     return CorpusIndex.open(out, encoder) if CorpusIndex.exists(out) else CorpusIndex.create(out, encoder)
 
 
-def _print_cost(corpus: list[Path], out: Path, lm: str, calls: str, limit: int | None, as_json: bool) -> None:
+def _print_cost(corpus: list[Path], out: Path, calls: str | None, limit: int | None, as_json: bool) -> None:
     """What extracting the triples that are not there yet would cost; no model is loaded."""
     from cirag_dspy.corpus.index import CorpusIndex
     from cirag_dspy.evaluate.cost import extraction_cost
@@ -113,7 +121,7 @@ def _print_cost(corpus: list[Path], out: Path, lm: str, calls: str, limit: int |
         with CorpusIndex.open(out) as built:
             states = dict(built.states(list(passages)))
     todo = [passage for passage in passages.values() if states.get(passage.id, "pending") in ("pending", "failed")]
-    cost = extraction_cost(todo[:limit] if lm != "none" else [], calls)
+    cost = extraction_cost(todo[:limit] if calls else [], calls or "one")
     if as_json:
         common.print_json({"passages": len(passages), "to_embed": len(passages) - len(states), **cost})
     else:

@@ -42,8 +42,7 @@ def run_cost(benchmark: Benchmark, system: str, settings: Mapping[str, Any]) -> 
 
     Empty for a system whose calls are not known here.
     """
-    questions = len(benchmark.examples)
-    passage = sum(len(p.title) + len(p.text) for p in benchmark.passages) // max(1, len(benchmark.passages))
+    questions, passage = len(benchmark.examples), _passage(benchmark)
     if system == "native_rag":
         calls, prompt = 1, _system(AnswerAnyway) + QUESTION + settings["k"] * passage
     elif system != "cirag":
@@ -63,10 +62,50 @@ def run_cost(benchmark: Benchmark, system: str, settings: Mapping[str, Any]) -> 
     }
 
 
+def refusals_cost(benchmark: Benchmark, settings: Mapping[str, Any]) -> dict[str, int]:
+    """LM calls and tokens to ask once more, from less evidence, for the answer to each of a benchmark's questions."""
+    questions = len(benchmark.examples)
+    prompt = _system(AnswerIfSufficient) + QUESTION + settings["k"] * _passage(benchmark)
+    return {
+        "lm_calls": questions,
+        "prompt_tokens": questions * _tokens(prompt),
+        "reply_tokens": questions * _tokens(REPLY),
+    }
+
+
+def rows_cost(benchmark: Benchmark, program: Any, settings: Mapping[str, Any], contrast: bool) -> dict[str, int]:
+    """Chat rows, and their tokens, that the trajectories of a benchmark's questions give at most: a conversation of all
+    hops and an answer of each level a question.
+
+    Args:
+        benchmark: Its questions are trained on.
+        program: Its signatures are the prompts.
+        settings: Its settings.
+        contrast: Whether there is a refusal a question as well, where the program can refuse.
+    """
+    turn = 2 * QUESTION + settings.get("n", 0) * FACT + REPLY
+    context = QUESTION + settings.get("k", 0) * _passage(benchmark) + REPLY
+    sizes = []
+    for _, predictor in program.named_predictors():
+        fields = predictor.signature.input_fields
+        if "question" in fields:
+            prompt = settings["max_hops"] * turn if "facts" in fields else context
+            sizes.append(_system(predictor.signature) + prompt)
+            if contrast and "evidence" in fields:
+                sizes.append(sizes[-1])
+                contrast = False
+    return {"rows": len(benchmark.examples) * len(sizes), "tokens": len(benchmark.examples) * _tokens(sum(sizes))}
+
+
 def most_passages(benchmark: Benchmark, settings: Mapping[str, Any]) -> int:
     """How many passages the questions can retrieve at most: those that online extraction may have to read."""
     retrieved = len(benchmark.examples) * settings.get("max_hops", 1) * settings.get("k", len(benchmark.passages))
     return min(len(benchmark.passages), retrieved)
+
+
+def _passage(benchmark: Benchmark) -> int:
+    """Mean characters of a passage."""
+    return sum(len(p.title) + len(p.text) for p in benchmark.passages) // max(1, len(benchmark.passages))
 
 
 def _system(signature: Any) -> int:

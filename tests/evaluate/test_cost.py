@@ -1,9 +1,9 @@
 import pytest
 
 from cirag_dspy.benchmarks import load_benchmark
-from cirag_dspy.evaluate.cost import extraction_cost, run_cost
+from cirag_dspy.evaluate.cost import extraction_cost, refusals_cost, rows_cost, run_cost
 from cirag_dspy.schema import Passage
-from cirag_dspy.systems import settings_of
+from cirag_dspy.systems import build_system, settings_of
 
 
 def test_extraction_counts_calls_of_both_ways():
@@ -20,3 +20,17 @@ def test_a_run_costs_at_most(system, calls):
     cost = run_cost(benchmark, system, settings_of(system))
     assert cost["lm_calls"] == 5 * calls
     assert cost["prompt_tokens"] > 0
+
+
+@pytest.mark.parametrize(
+    ("system", "contrast", "rows"), [("native_rag", True, 1), ("cirag", False, 5), ("cirag", True, 6)]
+)
+def test_rows_of_a_question_at_most(system, contrast, rows):
+    benchmark = load_benchmark("demo", limit=5)
+    cost = rows_cost(benchmark, build_system(system, None), settings_of(system), contrast)
+    assert cost["rows"] == 5 * rows  # one for each predictor that is asked about a question; a conversation is one
+    assert cost["tokens"] > 0
+
+
+def test_refusals_cost_a_call_a_question():
+    assert refusals_cost(load_benchmark("demo", limit=5), settings_of("cirag"))["lm_calls"] == 5

@@ -1,0 +1,6 @@
+"""A recipe's stages, from the teacher to the saved program."""
+
+from cirag_dspy.pipeline.plan import plan
+from cirag_dspy.pipeline.stages import Pipeline, export_file, finetune_file
+
+__all__ = ["Pipeline", "export_file", "finetune_file", "plan"]

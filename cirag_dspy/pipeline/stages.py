@@ -1,0 +1,501 @@
+"""The stages: traces -> export -> finetune -> save; or, for an optimizer of prompts, optimize.
+
+Each reads files and leaves files, so that it can be run alone, goes on after a kill, and is passed over while what it
+depends on is the same:
+
+    WORK/traces-DATA-SYSTEM.jsonl     the teacher's trajectories; other settings are refused, for they cost calls
+    WORK/refusals-DATA-SYSTEM.jsonl   the teacher's refusals of evidence that lacks a line
+    WORK/triples-DATA.jsonl           the triples of as many passages as the recipe trains on
+    WORK/rows/                        chat rows, joint and by predictor, and their report
+    WORK/adapter/                     the student; one of other rows or settings is put aside as adapter.old
+    OUT/                              the saved program
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import dspy
+
+from cirag_dspy import artifact
+from cirag_dspy.distill.contrast import refusals
+from cirag_dspy.distill.rows import chat_rows, extraction_rows, read_rows, sample, write_rows
+from cirag_dspy.distill.settings import LoraSettings
+from cirag_dspy.distill.shorten import short_prompts
+from cirag_dspy.distill.silver import Extracted, read_silver, write_silver
+from cirag_dspy.distill.trajectories import Trajectory, collect, read_trajectories, reasons
+from cirag_dspy.errors import DataError, ModelError, RunError
+from cirag_dspy.evaluate.run import write_json
+from cirag_dspy.lms import base_folder, load_lm, split_spec
+from cirag_dspy.lms.meter import LMMeter
+from cirag_dspy.lms.weights import fingerprint, model_folder
+from cirag_dspy.pipeline.trainset import Move, OpenLM, Progress, TrainingSet
+from cirag_dspy.recipe import Recipe
+from cirag_dspy.systems import build_system, settings_of
+
+Report = dict[str, Any]
+
+
+@contextmanager
+def _silent(total: int | None, unit: str) -> Iterator[Move]:
+    yield lambda *done: None
+
+
+@dataclass
+class Pipeline:
+    """The stages of one recipe; each returns its report.
+
+    Args:
+        recipe: What to compile.
+        work: Where the stages leave their files.
+        out: The folder of the saved program.
+        data_dir: Folder with the official files, a folder a data set, and with what ``[[triples]]`` names. Without it
+            data sets come from the hub, and files are looked for here.
+        from_traces: Files of trajectories to train on, in place of a teacher.
+        threads: Questions, or passages, at a time.
+        resume: Go on with what is there; if not, each stage starts anew.
+        device: To train on, and its ``dtype``; by default what the machine has.
+        quiet: Nothing of DSPy's own progress on stderr.
+        open_lm: Makes an LM from a string.
+        progress: Opens a progress bar of a total and a unit.
+    """
+
+    recipe: Recipe
+    work: Path
+    out: Path
+    data_dir: Path | None = None
+    from_traces: Sequence[Path] = ()
+    threads: int = 8
+    resume: bool = True
+    device: str | None = None
+    dtype: str | None = None
+    quiet: bool = False
+    open_lm: OpenLM = load_lm
+    progress: Progress = field(default=_silent)
+
+    def __post_init__(self) -> None:
+        if self.from_traces and self.recipe.optimizer == "gepa":
+            raise RunError("gepa learns from feedback, not from a teacher's traces: leave --from-traces out")
+
+    def compile(self) -> dict[str, Report]:
+        """All stages; their reports by stage."""
+        stages: dict[str, Callable[[], Report]] = {"optimize": self.optimize}
+        if self.recipe.distils:
+            stages = {"traces": self.traces, "export": self.export, "finetune": self.finetune, "save": self.save}
+        return {name: stage() for name, stage in stages.items()}
+
+    def traces(self) -> Report:
+        """Run the teacher over the training questions of every data set, with every system.
+
+        Raises:
+            RunError: No trajectory of a system was kept, with the reasons; or a file is of other settings.
+        """
+        meter, failed = LMMeter(), 0
+        if not self.from_traces:
+            for trainset in self.trainsets:
+                with meter.context():
+                    failed += self._collect(trainset)
+        by_system: dict[str, list[Trajectory]] = {}
+        for manifest, found in self.trajectories().values():
+            by_system.setdefault(manifest["system"], []).extend(found)
+        for system, trajectories in by_system.items():
+            _require_kept(system, trajectories)
+        calls = {name: value for name, value in meter.snapshot().items() if name != "by_module"}
+        return {"files": self._kept(), "failed_passages": failed, "lm": calls}
+
+    def export(self) -> Report:
+        """Write the chat rows of the kept trajectories and of the triples; the report of ``check_rows``.
+
+        Raises:
+            RunError: There are no trajectories yet.
+            DataError: No row, or one that can't be trained on.
+        """
+        if not (self.resume and self.is_exported()):
+            inputs, stamp = self._export_inputs(), self._export_stamp
+            rows = []
+            for file, (manifest, trajectories) in self.trajectories().items():
+                also = _refusals_of(file) if self.recipe.distillation.contrast else []
+                rows += chat_rows(self.programs[manifest["system"]], [*trajectories, *also])
+            extracting = [extraction_rows(program, self.extracted) for program in self.programs.values()]
+            rows += next(filter(None, extracting), [])
+            stamp.unlink(missing_ok=True)
+            write_rows(self.work / "rows", sample(rows, self.recipe.distillation.most, self.recipe.seed))
+            write_json(stamp, inputs)
+        return _read_json(self.work / "rows" / "report.json")
+
+    def finetune(self) -> Report:
+        """Train the student on the rows.
+
+        Raises:
+            RunError: There are no rows yet.
+            ModelError: The base can't be had.
+        """
+        if not self.rows_file.is_file():
+            raise RunError(f"{self.rows_file} is missing: cirag-dspy export writes it")
+        base, init = _student(self.recipe.lm.student)
+        settings = self.recipe.lora_settings
+        inputs = {
+            "rows": _sha256(self.rows_file),
+            "student": fingerprint(base_folder(base), init),
+            "settings": {name: value for name, value in asdict(settings).items() if name != "save_every"},
+        }
+        stamp = self.work / "adapter.json"
+        if not (self.resume and _is_stamped(stamp, inputs)):
+            _put_aside(self.adapter)
+            write_json(stamp, inputs)
+        if not (self.adapter / "training.json").is_file():
+            with self.progress(None, "step") as move:
+                finetune_file(
+                    self.rows_file,
+                    self.adapter,
+                    base=self.recipe.lm.student,
+                    settings=settings,
+                    device=self.device,
+                    dtype=self.dtype,
+                    on_step=lambda step, total, loss: move(step, total),
+                )
+        return training_report(self.adapter)
+
+    def save(self) -> Report:
+        """Save the program with its student.
+
+        Raises:
+            RunError: There is no student yet, or the folder can't be written.
+        """
+        if not (self.adapter / "training.json").is_file():
+            raise RunError(f"{self.adapter} holds no student: cirag-dspy finetune trains it")
+        systems = self.recipe.systems
+        made = {
+            "name": self.recipe.optimizer,
+            "trajectories": self._kept(),
+            "rows": _read_json(self.work / "rows" / "report.json"),
+            "training": training_report(self.adapter),
+        }
+        return self._save(
+            self.programs[self.recipe.system],
+            lm=f"{split_spec(self.recipe.lm.student)[0]}+{self.adapter}",
+            also=[(self.programs[name], systems[name]) for name in systems if name != self.recipe.system],
+            made=made,
+        )
+
+    def optimize(self) -> Report:
+        """Compile the prompts of the system, and save it.
+
+        Raises:
+            RunError: The optimizer has no such option, or nothing to go by.
+        """
+        from cirag_dspy.distill.prompts import compile_prompts
+
+        recipe, (trainset,) = self.recipe, self.trainsets
+        options = dict(recipe.options)
+        metric, threshold = options.pop("metric"), options.pop("threshold")
+        student = trainset.lm(recipe.lm.student)
+        known = [t for _, found in self.trajectories().values() for t in found] if self.from_traces else []
+        with trainset.index(self.threads, self.progress) as (index, _):
+            program, teacher = (build_system(recipe.system, index, **recipe.systems[recipe.system]) for _ in range(2))
+            teacher.set_lm(trainset.lm(recipe.lm.teacher))
+            compiled, made = compile_prompts(
+                recipe.optimizer,
+                program,
+                trainset=trainset.train,
+                valset=trainset.val or None,
+                metric=trainset.metric(metric, threshold),
+                teacher=None if recipe.optimizer == "gepa" else teacher,
+                lm=student,
+                prompt_lm=trainset.lm(recipe.lm.prompt) if recipe.lm.prompt else None,
+                threshold=threshold,
+                threads=self.threads,
+                seed=recipe.seed,
+                options=options,
+                trajectories=known,
+                quiet=self.quiet,
+            )
+        return self._save(compiled, lm=student, made=made)
+
+    # What the stages stand on
+
+    @cached_property
+    def trainsets(self) -> list[TrainingSet]:
+        """The data sets of the recipe."""
+        seen: Counter[str] = Counter()
+        trainsets = []
+        for data in self.recipe.data:
+            seen[data.dataset] += 1
+            name = data.dataset if seen[data.dataset] == 1 else f"{data.dataset}-{seen[data.dataset]}"
+            trainsets.append(TrainingSet(self.recipe, data, name, self.data_dir, self.silver, self.open_lm))
+        return trainsets
+
+    @cached_property
+    def silver(self) -> list[Extracted]:
+        """The passages and triples of the recipe's ``[[triples]]``."""
+        pairs: list[Extracted] = []
+        for entry in self.recipe.triples:
+            file = (self.data_dir or Path()) / entry.file
+            if not file.is_file():
+                raise DataError(f"{file} is missing: --data-dir names the folder that [[triples]] are in")
+            pairs += read_silver(file, skip=entry.skip, limit=entry.limit)
+        return pairs
+
+    @cached_property
+    def extracted(self) -> list[Extracted]:
+        """All passages whose triples are trained on: the recipe's, and those of the teacher."""
+        return [*self.silver, *(pair for file in self._triples_files() for pair in read_silver(file))]
+
+    @cached_property
+    def programs(self) -> dict[str, Any]:
+        """The student's programs by system, with the prompts it is trained on and asked with; without index and LM."""
+        programs = {}
+        for name, settings in self.recipe.systems.items():
+            programs[name] = build_system(name, None, **settings)
+            if self.recipe.distillation.shorten:
+                short_prompts(programs[name])
+        return programs
+
+    def is_exported(self) -> bool:
+        """Whether the rows are there, made of the present trajectories and triples.
+
+        Raises:
+            RunError: There are no trajectories.
+        """
+        return self.rows_file.is_file() and _is_stamped(self._export_stamp, self._export_inputs())
+
+    @property
+    def _export_stamp(self) -> Path:
+        return self.work / "rows" / "inputs.json"
+
+    @property
+    def rows_file(self) -> Path:
+        """The rows that are trained on."""
+        return self.work / "rows" / "joint.jsonl"
+
+    @property
+    def adapter(self) -> Path:
+        """The student's folder."""
+        return self.work / "adapter"
+
+    def traces_file(self, trainset: TrainingSet, system: str, kind: str = "traces") -> Path:
+        """Where the trajectories of a data set and a system are."""
+        return self.work / f"{kind}-{trainset.name}-{system}.jsonl"
+
+    def trajectories(self) -> dict[Path, tuple[Report, list[Trajectory]]]:
+        """The manifest and the trajectories of each file.
+
+        Raises:
+            RunError: A file is missing, or is of a system that the recipe does not train.
+        """
+        files = list(self.from_traces) or [
+            self.traces_file(trainset, system) for trainset in self.trainsets for system in self.recipe.systems
+        ]
+        found = {}
+        for file in files:
+            if not file.is_file():
+                raise RunError(f"{file} is missing: cirag-dspy traces writes it")
+            manifest, trajectories = read_trajectories(file)
+            if manifest.get("system") not in self.recipe.systems:
+                known = ", ".join(self.recipe.systems)
+                raise RunError(f"{file} is of the system {manifest.get('system')}, and the recipe trains {known}")
+            found[file] = manifest, trajectories
+        return found
+
+    def _collect(self, trainset: TrainingSet) -> int:
+        """The trajectories, refusals and triples of a data set; of how many passages the extraction failed."""
+        options = self.recipe.distillation
+        teacher = trainset.lm(self.recipe.lm.teacher)
+        with trainset.index(self.threads, self.progress) as (index, failed):
+            for system, settings in self.recipe.systems.items():
+                file = self.traces_file(trainset, system)
+                if not self.resume:
+                    file.unlink(missing_ok=True)
+                manifest = {
+                    "system": system,
+                    "settings": settings_of(system, **settings),
+                    "dataset": trainset.data.dataset,
+                    "split": trainset.data.split,
+                    "questions": _digest([example.id for example in trainset.train]),
+                    "corpus": index.corpus_hash,
+                    "embedder": self.recipe.embedder,
+                    "triples": index.extractor,
+                    "teacher": teacher.model,
+                    "metric": options.metric,
+                }
+                program = build_system(system, index, **settings)
+                with self.progress(len(trainset.train), "question") as move, dspy.context(lm=teacher):
+                    trajectories = collect(
+                        program,
+                        trainset.train,
+                        file,
+                        metric=trainset.metric(options.metric, options.threshold),
+                        threshold=options.threshold,
+                        threads=self.threads,
+                        manifest=manifest,
+                        on_done=lambda trajectory: move(),
+                    )
+                    if options.contrast:
+                        self._contrast(trainset, program, manifest, trajectories)
+            if trainset.data.triples:
+                write_silver(self.work / f"triples-{trainset.name}.jsonl", trainset.extracted(index))
+        return failed
+
+    def _contrast(self, trainset: TrainingSet, program: Any, manifest: Report, trajectories: list[Trajectory]) -> None:
+        """Ask the teacher for refusals, once for a file of trajectories."""
+        file = self.traces_file(trainset, manifest["system"], "refusals")
+        made_from = {"system": manifest["system"], "traces": _sha256(self.traces_file(trainset, manifest["system"]))}
+        if file.is_file() and read_trajectories(file)[0] == made_from:
+            return
+        found = [asdict(trajectory) for trajectory in refusals(program, trajectories, self.recipe.seed)]
+        lines = [json.dumps(line, ensure_ascii=False) for line in [{"manifest": made_from}, *found]]
+        part = file.with_suffix(".part")
+        part.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        part.replace(file)
+
+    def _save(self, program: Any, *, lm: Any, made: Report, also: Sequence[artifact.Part] = ()) -> Report:
+        artifact.save(
+            program,
+            self.out,
+            settings=self.recipe.systems[self.recipe.system],
+            lm=lm,
+            called={"max_tokens": self.recipe.lm.max_tokens, "temperature": 0.0},
+            also=also,
+            meta={"optimizer": made, "recipe": self.recipe.as_dict()},
+        )
+        return {"program": str(self.out), "sha256": artifact.Saved.read(self.out).sha256, "optimizer": made}
+
+    def _kept(self) -> dict[str, dict[str, int]]:
+        """Kept and dropped trajectories, by file."""
+        return {file.name: reasons(found) for file, (_, found) in self.trajectories().items()}
+
+    def _triples_files(self) -> list[Path]:
+        """The triples that the traces stage wrote; with the traces that are trained on, where these come from."""
+        folder = self.from_traces[0].parent if self.from_traces else self.work
+        files = [folder / f"triples-{trainset.name}.jsonl" for trainset in self.trainsets if trainset.data.triples]
+        if missing := [file for file in files if not file.is_file()]:
+            raise RunError(f"{missing[0]} is missing: the traces stage writes it; or --set data.triples=0")
+        return files
+
+    def _export_inputs(self) -> Report:
+        """What the rows depend on."""
+        files = [*self.trajectories(), *self._triples_files()]
+        return {
+            "files": {file.name: _sha256(file) for file in files},
+            "silver": _digest([[p.id, *(t.text for t in triples)] for p, triples in self.silver]),
+            "prompts": _digest({name: artifact.prompts(program) for name, program in self.programs.items()}),
+            "most": dict(self.recipe.distillation.most),
+            "contrast": self.recipe.distillation.contrast,
+            "seed": self.recipe.seed,
+        }
+
+
+def export_file(traces: Path, out: Path, *, shorten: bool = True) -> Report:
+    """The rows of a file of trajectories, for the system and settings that it was made with.
+
+    Raises:
+        DataError: It is no such file, or nothing in it can be trained on.
+        RunError: It does not name a system.
+    """
+    manifest, trajectories = read_trajectories(traces)
+    if not isinstance(manifest.get("settings"), dict):
+        raise RunError(f"{traces} does not say which system it is of: export it with a recipe and --from-traces")
+    settings = {key: tuple(value) if isinstance(value, list) else value for key, value in manifest["settings"].items()}
+    program = build_system(manifest.get("system", ""), None, **settings)
+    if shorten:
+        short_prompts(program)
+    _require_kept(manifest["system"], trajectories)
+    return write_rows(out, chat_rows(program, [*trajectories, *_refusals_of(traces)]))
+
+
+def finetune_file(
+    rows: Path,
+    out: Path,
+    *,
+    base: str,
+    settings: LoraSettings,
+    resume: bool = True,
+    device: str | None = None,
+    dtype: str | None = None,
+    on_step: Callable[[int, int, float], None] | None = None,
+) -> Report:
+    """Train an adapter on a file of rows; ``base`` is a local LM, its adapter, if it has one, is what is gone on from.
+
+    Raises:
+        DataError: The rows can't be trained on.
+        ModelError: ``base`` is no local model, or can't be had.
+        RunError: The folder belongs to other rows or settings.
+    """
+    model, init = _student(base)
+    if model != "embedded" and not model.startswith("local/"):
+        raise ModelError(f"{base} can't be trained here: give embedded, or local/MODEL")
+    from cirag_dspy.distill.lora import train
+
+    options: Report = {"resume": resume, "init": init, "device": device, "dtype": dtype, "on_step": on_step}
+    train(base_folder(model), read_rows(rows), out, settings, base_name=model.removeprefix("local/"), **options)
+    return training_report(out)
+
+
+def training_report(adapter: Path) -> Report:
+    """What an adapter's ``training.json`` says, its loss curve as its ends."""
+    record = _read_json(adapter / "training.json")
+    losses = [point[1] for point in record.pop("losses", [])]
+    record.pop("identity", None)
+    return record | ({"first_loss": losses[0], "last_loss": losses[-1]} if losses else {})
+
+
+def _require_kept(system: str, trajectories: Sequence[Trajectory]) -> None:
+    if any(trajectory.kept for trajectory in trajectories):
+        return
+    told = ", ".join(f"{reason}: {count}" for reason, count in reasons(trajectories).items()) or "there are none"
+    errors = [trajectory.reason for trajectory in trajectories if trajectory.reason.startswith("error")]
+    first = f"; the first {errors[0]}" if errors else ""
+    raise RunError(f"nothing to train on: no trajectory of {system} was kept, of {len(trajectories)} ({told}){first}")
+
+
+def _refusals_of(file: Path) -> list[Trajectory]:
+    """The refusals that were asked for after a file of trajectories, which lie beside it."""
+    beside = file.with_name(file.name.replace("traces", "refusals", 1))
+    if beside == file or not beside.is_file():
+        return []
+    manifest, found = read_trajectories(beside)
+    return found if manifest.get("traces") == _sha256(file) else []
+
+
+def _student(spec: str) -> tuple[str, Path | None]:
+    """The base of a local LM, and the folder of its adapter, if it has one."""
+    base, adapter = split_spec(spec)
+    return base, model_folder(adapter, adapter=True) if adapter else None
+
+
+def _put_aside(folder: Path) -> None:
+    if folder.exists():
+        old = folder.with_name(f"{folder.name}.old")
+        shutil.rmtree(old, ignore_errors=True)
+        folder.rename(old)
+
+
+def _is_stamped(file: Path, inputs: Report) -> bool:
+    """Whether a stage's output was made of these inputs, as the file beside it says."""
+    return file.is_file() and _read_json(file) == json.loads(json.dumps(inputs))
+
+
+def _read_json(file: Path) -> Report:
+    try:
+        value: Report = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RunError(f"{file} can't be read ({error}): start the stage anew with --no-resume") from None
+    return value
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
