@@ -54,7 +54,9 @@ class RecipeData:
         limit: This many questions; all without it.
         skip: After this many.
         val: The last so many of them are kept for validation, and not trained on.
-        triples: The triples of so many of its passages, as the extraction LM writes them, are trained on too.
+        triples: The triples of so many of its passages, as the extraction LM writes them, are trained on too; passages
+            that support an answer come first.
+        most: Rows of a predictor at most, of those that come from here.
     """
 
     dataset: str
@@ -63,6 +65,7 @@ class RecipeData:
     skip: int = 0
     val: int = 0
     triples: int = 0
+    most: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,9 @@ class Distillation:
         threshold: A trajectory is trained on if it scores at least this.
         shorten: Whether the student's prompts are cut down to the names of task and fields.
         contrast: Whether the teacher is also asked for refusals of evidence that lacks a line.
-        also: Further systems whose teacher trajectories are trained on; the student then serves them too.
+        also: Further systems whose teacher trajectories are trained on; the student then serves them too. A name with a
+            colon, ``cirag:sentences``, is a system with other settings, say one level of the cascade alone: for more to
+            learn from, not served.
         most: Rows of a predictor at most.
     """
 
@@ -174,6 +179,11 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
         raise DataError(f"{path}: {error}") from None
 
 
+def system_of(name: str) -> str:
+    """The system of a name in ``Recipe.systems``: what stands before the colon."""
+    return name.partition(":")[0]
+
+
 def read_lora(overrides: Sequence[str]) -> LoraSettings:
     """``lora.rank=16`` and the like as settings.
 
@@ -242,22 +252,22 @@ def _systems(system: str, also: Sequence[str], given: Any) -> dict[str, dict[str
     """Settings by system: ``[settings]`` are the main one's, ``[settings.NAME]`` those of one of ``also``."""
     if not isinstance(given, dict):
         raise DataError("[settings] must be a table")
-    if unknown := [name for name in also if name not in SYSTEMS or name == system]:
+    if unknown := [name for name in also if system_of(name) not in SYSTEMS or name == system]:
         others = ", ".join(name for name in SYSTEMS if name != system)
-        raise DataError(f"[options] also must be some of {others}, not {', '.join(unknown)}")
+        raise DataError(f"[options] also must be some of {others}, or SYSTEM:LABEL, not {', '.join(unknown)}")
     own = {name: value for name, value in given.items() if not isinstance(value, dict)}
-    tables = {system: own} | {name: given.get(name, {}) for name in also}
+    tables = {system: own} | {name: (own if system_of(name) == system else {}) | given.get(name, {}) for name in also}
     if stray := [name for name, value in given.items() if isinstance(value, dict) and name not in tables]:
         raise DataError(f"[settings.{stray[0]}] is for a system that [options] also names; it names {_listed(also)}")
     checked: dict[str, dict[str, Any]] = {}
     for name, settings in tables.items():
         where = "[settings]" if name == system else f"[settings.{name}]"
-        defaults = settings_of(name)
+        defaults = settings_of(system_of(name))
         _known(settings, defaults, where)
         checked[name] = {
             key: _typed(value, _kind_of(defaults[key]), key, f"{where} {key}") for key, value in settings.items()
         }
-        check_settings(name, **checked[name])
+        check_settings(system_of(name), **checked[name])
     return checked
 
 

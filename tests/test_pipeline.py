@@ -146,6 +146,22 @@ def test_from_gold_annotations_to_a_program_that_answers(make, tmp_path, base):
         )
 
 
+def test_a_system_with_other_settings_teaches_more_and_is_not_served(make, tmp_path):
+    text = RECIPE.replace('also = ["native_rag"]', 'also = ["cirag:passages"]')
+    text = text.replace("[lm]", '[settings."cirag:passages"]\nlevels = ["passages"]\n\n[lm]', 1)
+    text = text.replace("triples = 3", 'triples = 3\nmost = {"cascade.passages" = 1}')
+    pipeline = make(text=text)
+    assert pipeline.recipe.systems["cirag:passages"] == {"k": 3, "n": 4, "max_hops": 2, "levels": ("passages",)}
+    report = pipeline.compile()
+    kept = report["traces"]["files"]
+    assert kept.keys() == {"traces-demo-cirag.jsonl", "traces-demo-cirag-passages.jsonl"}
+    counts = {name: group["rows"] for name, group in report["export"]["by_predictor"].items()}
+    # The conversations of both runs are the same, and are trained on once.
+    assert counts["integration.integrate"] == kept["traces-demo-cirag.jsonl"]["kept"]
+    assert counts["cascade.passages"] == 1
+    assert json.loads((tmp_path / "optimized" / "x" / "meta.json").read_text())["programs"].keys() == {"cirag"}
+
+
 def test_what_is_up_to_date_is_not_done_again(make, monkeypatch, tmp_path):
     first = make().compile()
     rows = (tmp_path / "runs" / "rows" / "joint.jsonl").stat().st_mtime_ns

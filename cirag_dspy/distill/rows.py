@@ -35,13 +35,12 @@ def chat_rows(program: dspy.Module, trajectories: Iterable[Trajectory]) -> list[
         trajectories: Calls of predictors that the program lacks are passed over.
     """
     signatures = {name: predictor.signature for name, predictor in program.named_predictors()}
-    rows: dict[str, Row] = {}
+    rows = []
     for trajectory in trajectories:
         calls = [call for call in trajectory.calls if call.predictor in signatures] if trajectory.kept else []
         for call in _conversations(calls):
-            row = _row(call, signatures[call.predictor], trajectory.id)
-            rows.setdefault(json.dumps(row["messages"]), row)
-    return list(rows.values())
+            rows.append(_row(call, signatures[call.predictor], trajectory.id))
+    return distinct(rows)
 
 
 def extraction_rows(program: dspy.Module, extracted: Iterable[tuple[Passage, Sequence[Triple]]]) -> list[Row]:
@@ -54,6 +53,11 @@ def extraction_rows(program: dspy.Module, extracted: Iterable[tuple[Passage, Seq
                 call = Call(name, inputs, {"triples": "\n".join(triple.text for triple in triples) or "none"})
                 rows.append(_row(call, predictor.signature, passage.id))
     return rows
+
+
+def distinct(rows: Sequence[Row]) -> list[Row]:
+    """Each conversation once."""
+    return list({json.dumps(row["messages"]): row for row in reversed(rows)}.values())[::-1]
 
 
 def sample(rows: Sequence[Row], most: Mapping[str, int], seed: int = 0) -> list[Row]:
@@ -188,13 +192,17 @@ def _target(call: Call) -> Turn:
     """
     outputs = {name: text for name, text in call.outputs.items() if text and name != "entities"}
     if "facts" in call.inputs and "core" in outputs:
-        shown = [line.partition(". ")[2].split(" | ") for line in call.inputs["facts"].splitlines()]
-        candidates = [Triple(*(fact if len(fact) == 3 else (str(n), "", "")), "", 0) for n, fact in enumerate(shown)]
+        candidates = [_fact(line.partition(". ")[2]) for line in call.inputs["facts"].splitlines()]
         core, _ = parse_core(outputs["core"], candidates)
         outputs["core"] = ", ".join(str(candidates.index(triple) + 1) for triple in core) or "none"
     if "passage" in call.inputs and "triples" in outputs:
         outputs["triples"] = _compact(parse_triples(outputs["triples"])[0]) or "none"
     return outputs
+
+
+def _fact(text: str) -> Triple:
+    head, relation, tail = (*text.split(" | ", 2), "", "")[:3]
+    return Triple(head, relation, tail, "", 0)
 
 
 def _compact(triples: Sequence[tuple[str, str, str]]) -> str:

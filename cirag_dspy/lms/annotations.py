@@ -26,6 +26,9 @@ _OUTPUTS = "thought|core|next_query"
 _LABEL = re.compile(rf"^(?:({_INPUTS}|{_OUTPUTS}):[ ]?|\[\[ ## (\w+) ## \]\]\n?)", re.M)
 _NUMBERED = re.compile(r"^(\d+)\. (.+)$", re.M)
 MOST_PER_STEP = 2
+# Of the rules below, in `gold` and in `patterns`: another version is another teacher, whose replies must not be mixed
+# with those of the last.
+VERSION = 2
 
 
 class AnnotationsEngine:
@@ -52,7 +55,7 @@ class AnnotationsEngine:
             for passage_id, fact in chain.facts:
                 if fact not in self._gold.setdefault(passage_id, []):
                     self._gold[passage_id].append(fact)
-        told = "\n".join(sorted(f"{key} {chain.answers}" for key, chain in self._chains.items()))
+        told = f"{VERSION}\n" + "\n".join(sorted(f"{key} {chain.answers}" for key, chain in self._chains.items()))
         told += "\n".join(sorted(f"{t.text} {id}" for id, facts in self._triples.items() for t in facts))
         self.content = hashlib.sha256(told.encode()).hexdigest()[:12]
 

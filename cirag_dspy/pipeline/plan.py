@@ -22,6 +22,7 @@ from cirag_dspy.evaluate.cost import (
 )
 from cirag_dspy.pipeline.stages import Pipeline
 from cirag_dspy.pipeline.trainset import ANNOTATIONS, TrainingSet
+from cirag_dspy.recipe import system_of
 from cirag_dspy.systems import build_system, settings_of
 
 Step = dict[str, Any]
@@ -59,10 +60,12 @@ def _teaching(pipeline: Pipeline, trainset: TrainingSet) -> list[Step]:
     if recipe.optimizer == "gepa":
         return steps  # it learns from feedback, not from a teacher
     for system, examples in questions.items():
-        settings = settings_of(system, **recipe.systems[system])
+        settings = settings_of(system_of(system), **recipe.systems[system])
         todo = replace(trainset.benchmark, examples=examples)
         asked = {"data": trainset.name, "system": system, "questions": len(examples)}
-        steps.append({"stage": "traces", **asked, **_by(recipe.lm.teacher, run_cost(todo, system, settings))})
+        steps.append(
+            {"stage": "traces", **asked, **_by(recipe.lm.teacher, run_cost(todo, system_of(system), settings))}
+        )
         if recipe.distils and recipe.distillation.contrast and "levels" in settings:
             steps.append({"stage": "refusals", **asked, **_by(recipe.lm.teacher, refusals_cost(todo, settings))})
     return steps
@@ -116,7 +119,7 @@ def _rows(pipeline: Pipeline) -> tuple[int, int]:
     for trainset in pipeline.trainsets:
         benchmark = replace(trainset.benchmark, examples=trainset.train)
         for system, program in pipeline.programs.items():
-            settings = settings_of(system, **systems[system])
+            settings = settings_of(system_of(system), **systems[system])
             cost = rows_cost(benchmark, program, settings, pipeline.recipe.distillation.contrast)
             rows, tokens = rows + cost["rows"], tokens + cost["tokens"]
         passages = benchmark.passages

@@ -28,7 +28,7 @@ import dspy
 
 from cirag_dspy import artifact
 from cirag_dspy.distill.contrast import refusals
-from cirag_dspy.distill.rows import chat_rows, extraction_rows, read_rows, sample, write_rows
+from cirag_dspy.distill.rows import Row, chat_rows, distinct, extraction_rows, read_rows, sample, write_rows
 from cirag_dspy.distill.settings import LoraSettings
 from cirag_dspy.distill.shorten import short_prompts
 from cirag_dspy.distill.silver import Extracted, read_silver, write_silver
@@ -39,8 +39,8 @@ from cirag_dspy.lms import base_folder, load_lm, split_spec
 from cirag_dspy.lms.meter import LMMeter
 from cirag_dspy.lms.weights import fingerprint, model_folder
 from cirag_dspy.pipeline.trainset import Move, OpenLM, Progress, TrainingSet
-from cirag_dspy.recipe import Recipe
-from cirag_dspy.systems import build_system, settings_of
+from cirag_dspy.recipe import Recipe, system_of
+from cirag_dspy.systems import SYSTEMS, build_system, settings_of
 
 Report = dict[str, Any]
 
@@ -121,12 +121,15 @@ class Pipeline:
         """
         if not (self.resume and self.is_exported()):
             inputs, stamp = self._export_inputs(), self._export_stamp
-            rows = []
+            by_data: dict[str, list[Row]] = {}
             for file, (manifest, trajectories) in self.trajectories().items():
                 also = _refusals_of(file) if self.recipe.distillation.contrast else []
-                rows += chat_rows(self.programs[manifest["system"]], [*trajectories, *also])
+                rows = chat_rows(self.programs[manifest["system"]], [*trajectories, *also])
+                by_data.setdefault(manifest.get("dataset", ""), []).extend(rows)
+            most = {data.dataset: data.most for data in self.recipe.data}
+            told = [sample(distinct(rows), most.get(name, {}), self.recipe.seed) for name, rows in by_data.items()]
             extracting = [extraction_rows(program, self.extracted) for program in self.programs.values()]
-            rows += next(filter(None, extracting), [])
+            rows = distinct([row for part in (*told, next(filter(None, extracting), [])) for row in part])
             stamp.unlink(missing_ok=True)
             write_rows(self.work / "rows", sample(rows, self.recipe.distillation.most, self.recipe.seed))
             write_json(stamp, inputs)
@@ -183,7 +186,11 @@ class Pipeline:
         return self._save(
             self.programs[self.recipe.system],
             lm=f"{split_spec(self.recipe.lm.student)[0]}+{self.adapter}",
-            also=[(self.programs[name], systems[name]) for name in systems if name != self.recipe.system],
+            also=[
+                (self.programs[name], systems[name])
+                for name in systems
+                if name != self.recipe.system and name in SYSTEMS
+            ],
             made=made,
         )
 
@@ -255,7 +262,7 @@ class Pipeline:
         """The student's programs by system, with the prompts it is trained on and asked with; without index and LM."""
         programs = {}
         for name, settings in self.recipe.systems.items():
-            programs[name] = build_system(name, None, **settings)
+            programs[name] = build_system(system_of(name), None, **settings)
             if self.recipe.distillation.shorten:
                 short_prompts(programs[name])
         return programs
@@ -284,7 +291,7 @@ class Pipeline:
 
     def traces_file(self, trainset: TrainingSet, system: str, kind: str = "traces") -> Path:
         """Where the trajectories of a data set and a system are."""
-        return self.work / f"{kind}-{trainset.name}-{system}.jsonl"
+        return self.work / f"{kind}-{trainset.name}-{system.replace(':', '-')}.jsonl"
 
     def trajectories(self) -> dict[Path, tuple[Report, list[Trajectory]]]:
         """The manifest and the trajectories of each file.
@@ -317,7 +324,7 @@ class Pipeline:
                     file.unlink(missing_ok=True)
                 manifest = {
                     "system": system,
-                    "settings": settings_of(system, **settings),
+                    "settings": settings_of(system_of(system), **settings),
                     "dataset": trainset.data.dataset,
                     "split": trainset.data.split,
                     "questions": _digest([example.id for example in trainset.train]),
@@ -327,7 +334,7 @@ class Pipeline:
                     "teacher": teacher.model,
                     "metric": options.metric,
                 }
-                program = build_system(system, index, **settings)
+                program = build_system(system_of(system), index, **settings)
                 with self.progress(len(trainset.train), "question") as move, dspy.context(lm=teacher):
                     trajectories = collect(
                         program,
@@ -388,7 +395,10 @@ class Pipeline:
             "files": {file.name: _sha256(file) for file in files},
             "silver": _digest([[p.id, *(t.text for t in triples)] for p, triples in self.silver]),
             "prompts": _digest({name: artifact.prompts(program) for name, program in self.programs.items()}),
-            "most": dict(self.recipe.distillation.most),
+            "most": [
+                dict(self.recipe.distillation.most),
+                *({data.dataset: dict(data.most)} for data in self.recipe.data),
+            ],
             "contrast": self.recipe.distillation.contrast,
             "seed": self.recipe.seed,
         }
@@ -405,7 +415,7 @@ def export_file(traces: Path, out: Path, *, shorten: bool = True) -> Report:
     if not isinstance(manifest.get("settings"), dict):
         raise RunError(f"{traces} does not say which system it is of: export it with a recipe and --from-traces")
     settings = {key: tuple(value) if isinstance(value, list) else value for key, value in manifest["settings"].items()}
-    program = build_system(manifest.get("system", ""), None, **settings)
+    program = build_system(system_of(manifest.get("system", "")), None, **settings)
     if shorten:
         short_prompts(program)
     _require_kept(manifest["system"], trajectories)

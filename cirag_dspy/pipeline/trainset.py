@@ -19,7 +19,7 @@ from cirag_dspy.evaluate.corpus import NONE, open_corpus
 from cirag_dspy.evaluate.metrics import answer_metric, f1_metric
 from cirag_dspy.lms import load_lm
 from cirag_dspy.modules.extract import Extract, extract_missing
-from cirag_dspy.recipe import Recipe, RecipeData
+from cirag_dspy.recipe import Recipe, RecipeData, system_of
 from cirag_dspy.schema import Triple
 from cirag_dspy.systems import settings_of
 
@@ -97,7 +97,7 @@ class TrainingSet:
     def calls(self) -> str:
         """How the systems extract triples, in ``one`` call or ``two``; empty where none needs any."""
         for system, settings in self.recipe.systems.items():
-            if calls := settings_of(system, **settings).get("extract"):
+            if calls := settings_of(system_of(system), **settings).get("extract"):
                 return str(calls)
         return ""
 
@@ -128,8 +128,9 @@ class TrainingSet:
             yield index, index.counts()["failed"]
 
     def extracted(self, index: CorpusIndex) -> list[Extracted]:
-        """The first passages that have been extracted, as many as the recipe trains on, with their triples."""
-        ids = [passage.id for passage in self.benchmark.passages]
+        """As many passages as the recipe trains on, with the triples extracted from them; those of the gold first."""
+        gold = [id for example in self.train for id in example.gold_passages]
+        ids = list(dict.fromkeys([*gold, *(passage.id for passage in self.benchmark.passages)]))
         done = [id for id, state in index.states(ids).items() if state in ("done", "empty")][: self.data.triples]
         triples = index.triples(done)
         return [(passage, triples.get(id, ())) for id, passage in index.passages(done).items()]
