@@ -28,7 +28,7 @@ from cirag_dspy.adapter import LineAdapter
 from cirag_dspy.errors import CorpusIndexError, ModelError, RunError
 from cirag_dspy.evaluate.run import write_json
 from cirag_dspy.lms import base_folder, load_lm, split_spec
-from cirag_dspy.lms.weights import model_folder
+from cirag_dspy.lms.weights import MARK, model_folder
 from cirag_dspy.modules.extract import Extract
 from cirag_dspy.systems import SYSTEMS, build_system, settings_of
 
@@ -329,10 +329,16 @@ def prompts(program: dspy.Module) -> dict[str, str]:
 
 
 def triples_writer(lm: dspy.LM, extract: Extract) -> str:
-    """What an index calls the author of its triples: the LM, the calls a passage, and prompts that are not ours."""
+    """What an index calls the author of its triples: the LM, the calls a passage, and prompts that are not ours.
+
+    A local student goes by its content, not by the folder that it lies in today.
+    """
     own, plain = prompts(extract), prompts(Extract(extract.calls))
     mark = "" if own == plain else f"; prompts {hashlib.sha256(json.dumps(own).encode()).hexdigest()[:8]}"
-    return f"{lm.model} ({extract.calls}{mark})"
+    content = MARK.search(lm.model)
+    base, adapter = split_spec(lm.model)
+    name = f"{base}+adapter{content[0]}" if adapter and content else lm.model
+    return f"{name} ({extract.calls}{mark})"
 
 
 def _all_predictors(program: dspy.Module) -> dict[str, dspy.Predict]:

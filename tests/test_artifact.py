@@ -409,6 +409,9 @@ def test_an_index_names_prompts_that_are_not_ours(tmp_path):
     program = compiled()
     assert artifact.triples_writer(lm, program.construct.extract) == "scripted/lm (one)"
     assert artifact.triples_writer(lm, Extract("two")) == "scripted/lm (two)"
+    # A student is known by its content, wherever it lies.
+    moved, _ = scripted_lm([], name="embedded+/home/me/x/adapter@0123456789ab")
+    assert artifact.triples_writer(moved, Extract("one")) == "embedded+adapter@0123456789ab (one)"
     predict = program.construct.extract.triples
     predict.signature = predict.signature.with_instructions("Extract.")
     artifact.save(program, tmp_path / "p", settings=SETTINGS)
