@@ -12,7 +12,7 @@ from typing import Any, TypeVar, get_type_hints
 from cirag_dspy.benchmarks import DATASETS
 from cirag_dspy.distill.settings import LoraSettings
 from cirag_dspy.errors import CiragError, DataError
-from cirag_dspy.systems import SYSTEMS, check_settings, settings_of
+from cirag_dspy.systems import SYSTEMS, build_system, check_settings, settings_of
 
 T = TypeVar("T")
 
@@ -223,11 +223,17 @@ def _recipe(name: str, whole: dict[str, Any]) -> Recipe:
         for section in ("lora", "triples"):
             if section in whole:
                 raise DataError(f"[{section}] is for {DISTILLATION}; {optimizer} trains nothing")
+    systems = _systems(system, options.get("also", ()), whole.get("settings", {}))
+    if optimizer == DISTILLATION:
+        predictors = _predictors(systems)
+        _known(options.get("most", {}), predictors, "[options] most")
+        for entry, where in zip(data, _places("data", data), strict=True):
+            _known(entry.most, predictors, f"{where} most")
     return Recipe(
         name=name,
         system=system,
         optimizer=optimizer,
-        systems=_systems(system, options.get("also", ()), whole.get("settings", {})),
+        systems=systems,
         lm=lms,
         data=data,
         triples=triples,
@@ -269,6 +275,12 @@ def _systems(system: str, also: Sequence[str], given: Any) -> dict[str, dict[str
         }
         check_settings(system_of(name), **checked[name])
     return checked
+
+
+def _predictors(systems: Mapping[str, Mapping[str, Any]]) -> dict[str, None]:
+    """The names of the systems' predictors, each once."""
+    built = [build_system(system_of(name), None, **settings) for name, settings in systems.items()]
+    return dict.fromkeys(name for program in built for name, _ in program.named_predictors())
 
 
 def _options(optimizer: str, given: Any) -> dict[str, Any]:

@@ -147,6 +147,8 @@ def test_another_optimizer_leaves_out_what_the_file_says_to_its_own(tmp_path):
         (SMALL, ["options.metric=bleu"], '[options] metric must be em or f1, not "bleu"'),
         (SMALL, ["options.max_steps=3"], "[options] has no key max_steps; there are metric, threshold, shorten, "),
         (SMALL, ["options.most={x=0}"], "[options] most.x must be a positive integer, not 0"),
+        (SMALL, ["options.most={x=1}"], "[options] most has no key x; there are construct.extract.triples, "),
+        (SMALL, ["data.most={x=1}"], "[[data]] most has no key x; there are construct.extract.triples, "),
         (SMALL, ["max_steps=3"], "--set max_steps=3: give one of system, optimizer, "),
         (SMALL, ["lora.rank"], "--set lora.rank: give one of"),
         (SMALL, ["triples.limit=3"], "--set triples.limit=3: it has no [[triples]]"),

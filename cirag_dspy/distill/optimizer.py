@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,9 +12,9 @@ import dspy
 from dspy.teleprompt.teleprompt import Teleprompter
 
 from cirag_dspy.distill.contrast import refusals
-from cirag_dspy.distill.rows import Row, chat_rows, check_rows, extraction_rows, sample
+from cirag_dspy.distill.rows import Row, chat_rows, extraction_rows, sample, write_rows
 from cirag_dspy.distill.shorten import short_prompts
-from cirag_dspy.distill.trajectories import Metric, Trajectory, collect, reasons
+from cirag_dspy.distill.trajectories import Metric, Trajectory, collect, reasons, trajectory_of
 from cirag_dspy.errors import ModelError, RunError
 from cirag_dspy.lms import base_folder, load_lm, split_spec
 from cirag_dspy.schema import Passage, Triple
@@ -37,7 +39,7 @@ class TrajectoryDistillation(Teleprompter):
             for being told about it.
         contrast: Whether the teacher is asked for refusals as well (see ``refusals``).
         extracted: Passages with the triples that the student shall extract from them.
-        most: At most so many rows of a predictor.
+        most: At most so many rows of a predictor, by its name in the program.
         traces: Trajectories' file; what it holds is not asked of the teacher again.
         seed: Of sampling and contrast.
         threads: Questions at a time.
@@ -84,7 +86,7 @@ class TrajectoryDistillation(Teleprompter):
         student: dspy.Module,
         *,
         trainset: Sequence[dspy.Example],
-        teacher: dspy.Module | None = None,
+        teacher: dspy.Module | dspy.BaseLM | None = None,
         valset: Sequence[dspy.Example] | None = None,
     ) -> dspy.Module:
         """Run the teacher, train the student, and return ``student``'s copy with the trained LM.
@@ -92,7 +94,8 @@ class TrajectoryDistillation(Teleprompter):
         Args:
             student: The program; not changed. Its demonstrations are not carried over: the student is trained without.
             trainset: Questions for the teacher, each with an ``id``.
-            teacher: The same program with the teacher's LM; by default ``student`` with the LM of ``dspy.context``.
+            teacher: The same program with the teacher's LM, or that LM; by default ``student`` as it is, with its own
+                LM or that of ``dspy.context``.
             valset: Questions to score the compiled program on; nothing is chosen by them.
 
         Returns:
@@ -100,12 +103,20 @@ class TrajectoryDistillation(Teleprompter):
             predictor, the LM's name, and the score on ``valset``.
 
         Raises:
-            RunError: No trajectory reached the threshold (with the reasons), or ``traces`` is of other settings.
+            DataError: An example has no id or question, or two have the same id.
+            RunError: No trajectory reached the threshold (with the reasons), ``traces`` is of another teacher, or
+                ``most`` names a predictor that is not there.
             ModelError: The student's base is no local model.
         """
+        names = [name for name, _ in student.named_predictors()]
+        if unknown := [name for name in self.most if name not in names]:
+            raise RunError(f"most: there is no predictor {', '.join(unknown)}; there are {', '.join(names)}")
         base, _ = split_spec(self.base or _lm_of(student))
         if base != "embedded" and not base.startswith("local/"):
             raise ModelError(f"{base} can't be trained here: give base=embedded or local/FOLDER")
+        if isinstance(teacher, dspy.BaseLM):
+            lm, teacher = teacher, student.deepcopy()
+            teacher.set_lm(lm)
         teacher = teacher or student
         trajectories = collect(
             teacher,
@@ -114,7 +125,7 @@ class TrajectoryDistillation(Teleprompter):
             metric=self.metric,
             threshold=self.threshold,
             threads=self.threads,
-            manifest={"teacher": _lm_of(teacher)},
+            manifest={"teacher": _lm_of(teacher), "prompts": _prompts_of(teacher)},
             on_done=self.on_trajectory,
         )
         if not any(trajectory.kept for trajectory in trajectories):
@@ -129,12 +140,13 @@ class TrajectoryDistillation(Teleprompter):
         rows = sample(
             [*chat_rows(compiled, told), *extraction_rows(compiled, self.extracted)], self.most, seed=self.seed
         )
+        report = write_rows(self.out / "rows", rows)
         lm = self._train(base, rows)
         compiled.set_lm(lm)
         compiled.distilled = {
             "optimizer": type(self).__name__,
             "trajectories": reasons(trajectories),
-            "rows": {name: group["rows"] for name, group in check_rows(rows)["by_predictor"].items()},
+            "rows": {name: group["rows"] for name, group in report["by_predictor"].items()},
             "lm": lm.model,
             "score": self._score(compiled, valset) if valset else None,
         }
@@ -148,7 +160,7 @@ class TrajectoryDistillation(Teleprompter):
         return load_lm(f"{base}+{self.out}")
 
     def _score(self, program: dspy.Module, valset: Sequence[dspy.Example]) -> float:
-        scores = [float(self.metric(example, program(**example.inputs()))) for example in valset]
+        scores = [trajectory_of(program, example, self.metric, self.threshold).score for example in valset]
         return sum(scores) / len(scores)
 
 
@@ -158,6 +170,12 @@ def _lm_of(program: dspy.Module) -> str:
     if lms[0] is None:
         raise RunError("the program has no LM: set_lm one, or compile inside dspy.context(lm=...)")
     return str(lms[0].model)
+
+
+def _prompts_of(program: dspy.Module) -> str:
+    """What trajectories depend on besides the LM, as far as a program's state tells."""
+    state = {name: [p.signature.dump_state(), p.demos] for name, p in program.named_predictors()}
+    return hashlib.sha256(json.dumps(state, default=str).encode()).hexdigest()[:12]
 
 
 def _listed(counts: Mapping[str, int]) -> str:

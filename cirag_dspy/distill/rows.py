@@ -19,12 +19,16 @@ import dspy
 from cirag_dspy.adapter import LineAdapter
 from cirag_dspy.distill.trajectories import Call, Trajectory, Turn
 from cirag_dspy.errors import DataError
-from cirag_dspy.modules.parse import parse_core, parse_triples
+from cirag_dspy.modules.integrate import read_query
+from cirag_dspy.modules.parse import parse_core, parse_triples, says_nothing
+from cirag_dspy.modules.reader import read_answer
 from cirag_dspy.schema import Passage, Triple
-from cirag_dspy.text import one_line
+from cirag_dspy.signatures import NO_QUERY, REFUSAL
+from cirag_dspy.text import is_refusal, one_line
 
 Row = dict[str, Any]
 JOINT = "joint"
+_ANSWERS = ("AnswerIfSufficient", "AnswerAnyway")
 
 
 def chat_rows(program: dspy.Module, trajectories: Iterable[Trajectory]) -> list[Row]:
@@ -32,26 +36,37 @@ def chat_rows(program: dspy.Module, trajectories: Iterable[Trajectory]) -> list[
 
     Args:
         program: Its signatures are the prompts; its demonstrations are left out.
-        trajectories: Calls of predictors that the program lacks are passed over.
+        trajectories: Calls of predictors that the program lacks, and replies that were of no use, are passed over.
     """
     signatures = {name: predictor.signature for name, predictor in program.named_predictors()}
-    rows = []
+    rows: list[Row] = []
     for trajectory in trajectories:
         calls = [call for call in trajectory.calls if call.predictor in signatures] if trajectory.kept else []
         for call in _conversations(calls):
-            rows.append(_row(call, signatures[call.predictor], trajectory.id))
+            rows += _rows(call, signatures[call.predictor], trajectory.id)
     return distinct(rows)
 
 
 def extraction_rows(program: dspy.Module, extracted: Iterable[tuple[Passage, Sequence[Triple]]]) -> list[Row]:
-    """Rows that teach ``program`` the triples that someone has extracted, say those of an index."""
-    rows = []
+    """Rows that teach ``program`` the triples that someone has extracted, say those of an index.
+
+    Where it finds the entities in a call of their own, they are what the triples name.
+    """
+    rows: list[Row] = []
     for name, predictor in program.named_predictors():
-        if {"title", "passage"} <= predictor.signature.input_fields.keys() and "triples" in predictor.signature.fields:
-            for passage, triples in extracted:
-                inputs = {"title": one_line(passage.title), "passage": one_line(passage.text)}
-                call = Call(name, inputs, {"triples": "\n".join(triple.text for triple in triples) or "none"})
-                rows.append(_row(call, predictor.signature, passage.id))
+        fields = predictor.signature.input_fields, predictor.signature.output_fields
+        if not {"title", "passage"} <= fields[0].keys() or not fields[1].keys() & {"triples", "entities"}:
+            continue
+        for passage, triples in extracted:
+            named = dict.fromkeys(one_line(name) for triple in triples for name in (triple.head, triple.tail))
+            told = {
+                "title": one_line(passage.title),
+                "passage": one_line(passage.text),
+                "entities": "; ".join(named) or "none",
+                "triples": "\n".join(one_line(triple.text) for triple in triples) or "none",
+            }
+            inputs, outputs = ({key: told[key] for key in side if key in told} for side in fields)
+            rows += _rows(Call(name, inputs, outputs), predictor.signature, passage.id)
     return rows
 
 
@@ -86,8 +101,8 @@ def write_rows(folder: Path, rows: Sequence[Row]) -> dict[str, Any]:
     """
     report = check_rows(rows)
     folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.glob("*.jsonl"):
-        old.unlink()
+    for old in _written(folder):
+        old.unlink(missing_ok=True)
     names = [JOINT, *sorted({row["predictor"] for row in rows})]
     for name in names:
         lines = [json.dumps(row, ensure_ascii=False) for row in rows if name in (JOINT, row["predictor"])]
@@ -105,7 +120,7 @@ def read_rows(file: Path) -> list[Row]:
         DataError: It can't be read, or a line is no chat row.
     """
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = file.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{file} can't be read: {error}") from None
     rows = []
@@ -138,6 +153,15 @@ def check_rows(rows: Sequence[Row]) -> dict[str, Any]:
     return {"rows": len(rows), "by_predictor": {name: _lengths(group) for name, group in sorted(by_name.items())}}
 
 
+def _written(folder: Path) -> list[Path]:
+    """The files of rows that an earlier export left; no other file of the folder is ours to remove."""
+    try:
+        names = [JOINT, *json.loads((folder / "report.json").read_text(encoding="utf-8"))["by_predictor"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+    return [folder / f"{name}.jsonl" for name in names]
+
+
 def _problem(messages: Any) -> str:
     if not isinstance(messages, list) or not all(
         isinstance(m, dict) and isinstance(m.get("content"), str) for m in messages
@@ -166,38 +190,57 @@ def _lengths(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def _conversations(calls: Sequence[Call]) -> list[Call]:
-    """Without the calls whose turn stands in the history of a later call."""
+    """Without the calls whose turn stands in a later call's history, behind the same turns as when it was made."""
     kept: list[Call] = []
-    told: list[tuple[str, Turn]] = []
+    told: list[tuple[str, Turn, list[Turn]]] = []
     for call in reversed(calls):
-        if (call.predictor, call.inputs) not in told:
+        if (call.predictor, call.inputs, call.history) not in told:
             kept.append(call)
-        told += [(call.predictor, {name: turn[name] for name in call.inputs if name in turn}) for turn in call.history]
+        for number, turn in enumerate(call.history):
+            shown = {name: turn[name] for name in call.inputs if name in turn}
+            told.append((call.predictor, shown, call.history[:number]))
     return kept[::-1]
 
 
-def _row(call: Call, signature: type[dspy.Signature], id: str) -> Row:
+def _rows(call: Call, signature: type[dspy.Signature], id: str) -> list[Row]:
+    """The row of a call; none if its reply was of no use."""
+    target = _target(call, signature)
+    if not target:
+        return []
     adapter = dspy.settings.adapter or LineAdapter()
     histories = [name for name, field in signature.input_fields.items() if field.annotation is dspy.History]
     inputs: dict[str, Any] = {**call.inputs, **{name: dspy.History(messages=call.history) for name in histories}}
     messages = adapter.format(signature, [], inputs)
-    reply = adapter.format_assistant_message_content(signature, _target(call))
-    return {"messages": [*messages, {"role": "assistant", "content": reply}], "predictor": call.predictor, "id": id}
+    for name in signature.output_fields.keys() - target.keys():
+        signature = signature.delete(name)  # or an adapter may write that it is None
+    reply = adapter.format_assistant_message_content(signature, target)
+    return [{"messages": [*messages, {"role": "assistant", "content": reply}], "predictor": call.predictor, "id": id}]
 
 
-def _target(call: Call) -> Turn:
+def _target(call: Call, signature: type[dspy.Signature]) -> Turn:
     """A reply in the form that our modules write it in, whatever the teacher's manners; shortest where there is choice.
 
-    Entities, which only lead a model on to its triples, are left out: they cost a student a third of its tokens.
+    Entities that only lead a model on to its triples are left out: they cost a student a third of its tokens. Empty
+    where nothing could be read from the reply.
     """
-    outputs = {name: text for name, text in call.outputs.items() if text and name != "entities"}
-    if "facts" in call.inputs and "core" in outputs:
+    outputs = {name: text for name, text in call.outputs.items() if text}
+    if "facts" in call.inputs and "core" in call.outputs:  # as the turns before it are shown
         candidates = [_fact(line.partition(". ")[2]) for line in call.inputs["facts"].splitlines()]
-        core, _ = parse_core(outputs["core"], candidates)
+        core, _ = parse_core(call.outputs["core"], candidates)
+        outputs["thought"] = one_line(call.outputs.get("thought", ""))
         outputs["core"] = ", ".join(str(candidates.index(triple) + 1) for triple in core) or "none"
-    if "passage" in call.inputs and "triples" in outputs:
-        outputs["triples"] = _compact(parse_triples(outputs["triples"])[0]) or "none"
-    return outputs
+        outputs["next_query"] = read_query(call.outputs.get("next_query", "")) or NO_QUERY
+    if "passage" in call.inputs and "triples" in call.outputs:
+        text = call.outputs["triples"]
+        outputs["triples"] = _compact(parse_triples(text)[0]) or ("none" if says_nothing(text) else "")
+        outputs.pop("entities", None)
+    if signature.__name__ in _ANSWERS and outputs.get("answer"):
+        answer = read_answer(outputs["answer"])
+        outputs["answer"] = REFUSAL if "evidence" in call.inputs and is_refusal(answer) else answer
+    fields = signature.output_fields
+    if any(field.is_required() and not outputs.get(name) for name, field in fields.items()):
+        return {}
+    return {name: outputs[name] for name in fields if name in outputs}
 
 
 def _fact(text: str) -> Triple:

@@ -6,6 +6,7 @@ One line of JSON a question, written as it finishes; a second run reads them and
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import dspy
+from dspy.adapters.utils import format_field_value
 
 from cirag_dspy.errors import DataError, RunError
 from cirag_dspy.modules.extract import FATAL
@@ -26,9 +28,10 @@ Turn = dict[str, str]
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a predictor that gave a usable reply: its name in the program, inputs, outputs, earlier turns.
+    """One call of a predictor whose reply could be read: its name in the program, inputs, outputs, earlier turns.
 
-    ``history`` holds the turns of a ``dspy.History`` input, each with that turn's inputs and outputs.
+    Values are texts as an adapter writes them. ``history`` holds the turns of a ``dspy.History`` input, each with that
+    turn's inputs and outputs.
     """
 
     predictor: str
@@ -65,7 +68,7 @@ def collect(
 
     Args:
         program: A system whose LM is the teacher, by ``set_lm`` or ``dspy.context``.
-        examples: With ``id``, ``question`` and what the metric needs.
+        examples: With ``id`` (each its own), ``question`` and what the metric needs.
         file: JSONL: the manifest, then a line a question. Those that it has, failed ones aside, are not asked again.
         metric: ``metric(example, prediction)``, a score of 0 to 1 or a boolean. The official one of the data set.
         threshold: A trajectory is kept if its score is at least this.
@@ -77,19 +80,21 @@ def collect(
         The trajectories in the order of ``examples``.
 
     Raises:
+        DataError: An example has no id or no question, or two have the same id.
         RunError: The file belongs to other settings, or can't be written.
         dspy.utils.exceptions.LMError: No call can succeed (key, billing, configuration); what there was is kept.
     """
     if not examples:
         raise RunError("no examples to collect trajectories from")
+    _check(examples)
     manifest = json.loads(json.dumps({**(manifest or {}), "threshold": threshold}))
     done = _resume(file, manifest)
-    todo = [example for example in examples if done.get(example.id) is None]
+    todo = [e for e in examples if e.id not in done or done[e.id].question != e.question]
 
     def work(example: dspy.Example) -> Trajectory:
         return trajectory_of(program, example, metric, threshold)
 
-    with file.open("a", encoding="utf-8") as out:
+    with file.open("a", encoding="utf-8", errors="replace") as out:
         for example, trajectory in each_in_threads(work, todo, threads):
             out.write(json.dumps(asdict(trajectory), ensure_ascii=False) + "\n")
             out.flush()
@@ -112,6 +117,9 @@ def trajectory_of(program: dspy.Module, example: dspy.Example, metric: Metric, t
             prediction = program(**example.inputs())
         answer = str(prediction.get("answer") or "")
         score = float(metric(example, prediction))
+        if math.isnan(score):
+            score = 0.0
+            raise ValueError("the metric gave NaN")
         if any(getattr(hop, "error", "") for hop in prediction.get("hops") or ()):
             reason = "unreadable reply"
         elif score < threshold:
@@ -121,7 +129,7 @@ def trajectory_of(program: dspy.Module, example: dspy.Example, metric: Metric, t
     except Exception as error:  # a question that fails is a line of the file, not the end of the run
         reason = f"error: {one_line(f'{type(error).__name__}: {error}')[:300]}"
     calls = _calls(trace, names)
-    return Trajectory(example.id, example.question, answer, score, not reason, reason, calls)
+    return Trajectory(example.get("id", ""), example.get("question", ""), answer, score, not reason, reason, calls)
 
 
 def read_trajectories(file: Path) -> tuple[dict[str, Any], list[Trajectory]]:
@@ -168,13 +176,23 @@ def _resume(file: Path, manifest: Mapping[str, Any]) -> dict[str, Trajectory]:
             raise RunError(
                 f"{file} was made with other settings ({', '.join(changed)}); remove it, or choose another file"
             )
-        with file.open("rb+") as tail:  # after a kill the file may end within a line
-            tail.seek(-1, os.SEEK_END)
-            if tail.read(1) != b"\n":
-                tail.write(b"\n")
+        written = file.read_bytes()
+        if not written.endswith(b"\n"):  # a kill left the beginning of a line
+            os.truncate(file, written.rfind(b"\n") + 1)
+            return _resume(file, manifest)
     except OSError as error:
         raise RunError(f"{file} can't be written: {error.strerror}") from None
     return {t.id: t for t in found if not t.reason.startswith("error")}
+
+
+def _check(examples: Sequence[dspy.Example]) -> None:
+    seen: set[Any] = set()
+    for number, example in enumerate(examples, 1):
+        if missing := [name for name in ("id", "question") if example.get(name) in (None, "")]:
+            raise DataError(f"example {number} has no {' and no '.join(missing)}")
+        if example.id in seen:
+            raise DataError(f"example {number}: another one has the id {example.id!r} too")
+        seen.add(example.id)
 
 
 def _calls(trace: Sequence[Any], names: Mapping[int, str]) -> list[Call]:
@@ -186,13 +204,22 @@ def _calls(trace: Sequence[Any], names: Mapping[int, str]) -> list[Call]:
     for predictor, inputs, prediction in trace:
         if id(predictor) not in names:
             continue
-        name = names[id(predictor)]
-        turns = [dict(turn) for value in inputs.values() if isinstance(value, dspy.History) for turn in value.messages]
-        plain = {key: str(value) for key, value in inputs.items() if not isinstance(value, dspy.History)}
-        outputs = {key: str(prediction[key] or "") for key in predictor.signature.output_fields if key in prediction}
-        problem = plain.pop("problem", None)
-        call = Call(name, plain, outputs, [{key: str(value) for key, value in turn.items()} for turn in turns])
-        if problem:
+        name, fields = names[id(predictor)], predictor.signature.fields
+        histories = [value for value in inputs.values() if isinstance(value, dspy.History)]
+        turns = [_texts(turn, fields) for history in histories[:1] for turn in history.messages]  # adapters show one
+        plain = _texts({k: value for k, value in inputs.items() if not isinstance(value, dspy.History)}, fields)
+        replied = {k: prediction.get(k) for k in predictor.signature.output_fields}
+        outputs = _texts({k: value for k, value in replied.items() if value is not None}, fields)
+        if "problem" not in fields and plain.pop("problem", ""):
             calls = [known for known in calls if (known.predictor, known.inputs) != (name, plain)]
-        calls.append(call)
+        calls.append(Call(name, plain, outputs, turns))
     return calls
+
+
+def _texts(values: Mapping[str, Any], fields: Mapping[str, Any]) -> Turn:
+    """Values as adapters write them, lists and numbers too, in valid Unicode."""
+    texts = {}
+    for key, value in values.items():
+        text = format_field_value(fields[key], value) if key in fields else str(value)
+        texts[key] = text.encode("utf-8", "replace").decode("utf-8")
+    return texts

@@ -24,11 +24,12 @@ from cirag_dspy.text import match_key, words
 _INPUTS = "title|passage|entities|question|query|facts|evidence|passages|problem"
 _OUTPUTS = "thought|core|next_query"
 _LABEL = re.compile(rf"^(?:({_INPUTS}|{_OUTPUTS}):[ ]?|\[\[ ## (\w+) ## \]\]\n?)", re.M)
+_REMINDER = "\n\nRespond with the corresponding output fields"  # DSPy's own, behind the last field
 _NUMBERED = re.compile(r"^(\d+)\. (.+)$", re.M)
 MOST_PER_STEP = 2
 # Of the rules below, in `gold` and in `patterns`: another version is another teacher, whose replies must not be mixed
 # with those of the last.
-VERSION = 2
+VERSION = 3
 
 
 class AnnotationsEngine:
@@ -48,6 +49,8 @@ class AnnotationsEngine:
         triples: Mapping[str, Sequence[Triple]] | None = None,
     ) -> None:
         corpus = {passage.id: passage for passage in passages}
+        # By the content that a prompt shows: a corpus may have ids of its own.
+        self._ids = {Passage.create(passage.title, passage.text).id: passage.id for passage in passages}
         self._chains = {match_key(example.question): GoldChain.of(example, corpus) for example in examples}
         self._triples = dict(triples or {})
         self._gold: dict[str, list[tuple[str, str, str]]] = {}
@@ -86,28 +89,29 @@ class AnnotationsEngine:
 
     def _reply(self, system: str, turns: list[tuple[str, dict[str, str]]]) -> dict[str, str]:
         asked = turns[-1][1] if turns else {}
-        if "passage" in asked:
-            return self._extract(system, asked)
         if "question" in asked:
             chain = self._chains.get(match_key(asked["question"]))
             if chain is None:
                 raise _unknown(f"it has no annotations for the question {asked['question'][:80]!r}")
+            # Facts come last: a passage with the title "facts" may open a line of the others.
+            for context in ("evidence", "passages"):
+                if context in asked:
+                    return {"answer": chain.answer_in(asked[context].splitlines(), asked["question"]) or REFUSAL}
             if "facts" in asked:
                 return self._integrate(chain, turns)
-            if "evidence" in asked:
-                return {"answer": self._answer(chain, asked["evidence"]) or REFUSAL}
-            if "passages" in asked:
-                return {"answer": self._answer(chain, asked["passages"]) or REFUSAL}
+        elif "passage" in asked:
+            return self._extract(system, asked)
         raise _unknown("it answers this package's own prompts only; give a real LM for anything else")
 
     def _extract(self, system: str, asked: Mapping[str, str]) -> dict[str, str]:
         passage = Passage.create(asked.get("title", ""), asked["passage"])
-        given = self._triples.get(passage.id)
+        id = self._ids.get(passage.id, passage.id)
+        given = self._triples.get(id)
         if given is not None:
             facts = [(t.head, t.relation, t.tail) for t in given]
         else:
             facts = pattern_triples(passage.title, passage.sentences)
-            for fact in self._gold.get(passage.id, []):
+            for fact in self._gold.get(id, []):
                 if not any(set(words(fact[2])) <= set(words(known[2])) for known in facts):
                     facts.append(fact)
         names = dict.fromkeys(name for head, _, tail in facts for name in (head, tail))
@@ -134,9 +138,6 @@ class AnnotationsEngine:
             "next_query": missing or NO_QUERY,
         }
 
-    def _answer(self, chain: GoldChain, context: str) -> str:
-        return chain.answers[0] if chain.is_answered_by(context.splitlines()) else ""
-
 
 class AsyncAnnotationsEngine:
     """The same teacher for ``acall``."""
@@ -162,7 +163,7 @@ class AsyncAnnotationsEngine:
 
 def _fields(text: str) -> dict[str, str]:
     """The fields of a turn, written as labelled lines or with DSPy's markers."""
-    pieces = _LABEL.split(text)
+    pieces = _LABEL.split(text.partition(_REMINDER)[0])
     names = (line or marked for line, marked in zip(pieces[1::3], pieces[2::3], strict=True))
     found: dict[str, str] = {}
     for name, value in zip(names, pieces[3::3], strict=True):

@@ -12,6 +12,7 @@ from cirag_dspy.text import best_sentence, match_key, words
 
 _BRACKETS = re.compile(r"\s*\([^()]*\)?")
 _REFERENCE = re.compile(r"#(\d+)")
+_CLOSED = ("yes", "no")
 _PLAIN = frozenset(
     re.findall(
         r"\w+",
@@ -73,24 +74,29 @@ class GoldChain:
     @classmethod
     def of(cls, example: Any, corpus: Mapping[str, Passage]) -> GoldChain:
         """The chain of an example: MuSiQue's decomposition, 2Wiki's evidences, or the supporting sentences."""
-        gold = [(corpus[id], number) for id, number in example.get("gold_sentences") or () if id in corpus]
-        whole = [(corpus[id], None) for id in example.get("gold_passages") or () if id in corpus]
+        gold: list[tuple[Passage, int | None]] = [
+            (corpus[id], number) for id, number in example.get("gold_sentences") or () if id in corpus
+        ]
+        told = {passage.id for passage, _ in gold}
+        gold += [(corpus[id], None) for id in example.get("gold_passages") or () if id in corpus and id not in told]
+        answers = tuple(example.get("answers") or [example.answer])
+        comparing = "comparison" in (example.get("type") or "") or match_key(answers[0]) in _CLOSED
         facts: list[tuple[str, tuple[str, str, str]]] = []
         if example.get("decomposition"):
             steps = [_decomposed(step, corpus) for step in example.decomposition]
         elif example.get("evidences"):
             steps = []
             for head, relation, tail in example.evidences:
-                passage, sentence = _stating(head, tail, gold or whole)
+                passage, sentence = _stating(head, tail, gold)
                 text = passage.sentences[sentence] if passage and sentence is not None else ""
                 title = passage.title if passage else ""
                 steps.append(Step(f"{head} {relation}", head, tail, f"{title} {text}", title))
                 if passage:
                     facts.append((passage.id, (head, relation, tail)))
+        elif comparing and example.get("gold_missing"):
+            steps = []  # one side of what is compared must not pass for both
         else:
-            steps = _sentences(example.question, gold or whole)
-        answers = tuple(example.get("answers") or [example.answer])
-        comparing = "comparison" in (example.get("type") or "") or match_key(answers[0]) in ("yes", "no")
+            steps = _sentences(example.question, gold)
         return cls(tuple(steps), answers, comparing, tuple(facts))
 
     def supporting(self, facts: Mapping[str, str], known: Sequence[str], most: int) -> list[str]:
@@ -122,16 +128,24 @@ class GoldChain:
                 return query
         return ""
 
-    def is_answered_by(self, lines: Sequence[str]) -> bool:
-        """Whether a context holds the answer, and, where things are compared, all that is compared."""
+    def answer_in(self, lines: Sequence[str], question: str) -> str:
+        """The first accepted answer that a context holds, or, where things are compared, that the question names.
+
+        Empty where there is none, and where not all that is compared is in the context.
+        """
         found = [any(map(step.holds, lines)) for step in self.steps]
         if self.takes_all:
-            return bool(found) and all(found)
-        if self.steps and self.steps[-1].answer and not found[-1]:
-            return False
-        if not self.steps[-1:] or not self.steps[-1].answer:
+            if not found or not all(found):
+                return ""
+            if match_key(self.answers[0]) in _CLOSED:
+                return self.answers[0]
+            lines = [" ".join([question, *lines])]
+        elif self.steps and self.steps[-1].answer:
+            lines = lines if found[-1] else ()
+        else:
             lines = [line for line in lines if any(step.holds(line) for step in self.steps)]
-        return any(set(words(answer)) <= set(words(line)) for answer in self.answers if words(answer) for line in lines)
+        held = [set(words(line)) for line in lines]
+        return next((a for a in self.answers if words(a) and any(set(words(a)) <= line for line in held)), "")
 
     def _is_named(self, number: int, found: Sequence[bool], seen: Collection[str]) -> bool:
         step = self.steps[number]
@@ -141,8 +155,8 @@ class GoldChain:
         sources = [i for i, other in enumerate(self.steps) if i != number and _same(other.answer, step.about)]
         if sources:
             return any(found[place] for place in sources)
-        if step.answer:
-            return True  # the start of a chain: the question names it, if in another spelling
+        if step.answer:  # the start of a chain: the question names it, if in another spelling
+            return bool(_content(step.about or step.query) & set(seen))
         return _content(_BRACKETS.sub("", step.title)) <= set(seen)
 
     def _answer(self, place: str) -> str:

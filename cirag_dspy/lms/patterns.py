@@ -53,15 +53,16 @@ def pattern_triples(title: str, sentences: Sequence[str], most: int = 12) -> lis
 
 def _facts(subject: str, sentence: str, first: bool) -> Iterator[Fields]:
     if first:
-        if life := _LIFE.search(sentence):
+        brackets = " ".join(_BRACKETS.findall(sentence))  # whole ones: an open one takes the search too long
+        if life := _LIFE.search(brackets):
             yield subject, "date of birth", life["birth"]
             yield subject, "date of death", life["death"]
-        elif born := _BORN.search(sentence):
+        elif born := _BORN.search(brackets):
             yield subject, "date of birth", born["birth"]
     plain = _BRACKETS.sub("", sentence)
     pronoun = _PRONOUN.match(plain)
-    about = first or pronoun or words(plain)[: len(words(subject))] == words(subject)
-    if not about:
+    name = words(subject)
+    if not (first or pronoun or (name and words(plain)[: len(name)] == name)):
         return
     if pronoun and pronoun["his"]:
         if possessed := re.match(r"^\w+ (?P<relation>[\w -]{3,30}?) (?:is|was|are|were) (?P<tail>.+)", plain):

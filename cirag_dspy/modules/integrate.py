@@ -41,13 +41,13 @@ class Integration(dspy.Module):
         inputs = {**_observation(question, query, candidates), "history": history}
         reply = ask(self.integrate, inputs, check=lambda reply: _problem(reply, candidates), shrink=_shorter)
         core, rejected = parse_core(reply["core"], candidates)
-        next_query = _first_line(reply["next_query"])
+        next_query = read_query(reply["next_query"])
         if reply.problem:
             core, next_query = [], ""
         return dspy.Prediction(
             thought=one_line(reply["thought"]),
             core=core,
-            next_query="" if is_empty_query(next_query) else next_query,
+            next_query=next_query,
             rejected=rejected,
             error=reply.problem,
         )
@@ -69,9 +69,10 @@ def _turn(question: str, hop: Hop) -> dict[str, Any]:
     return {**_observation(question, hop.query, hop.candidates), **decision}
 
 
-def _first_line(text: str) -> str:
-    """A query without its quotes and without what a model adds on further lines."""
-    return one_line(next(filter(None, map(str.strip, text.splitlines())), "").strip('"“”` '))
+def read_query(text: str) -> str:
+    """A query without its quotes and what a model adds on further lines; empty if it says that there is none."""
+    query = one_line(next(filter(None, map(str.strip, text.splitlines())), "").strip('"“”` '))
+    return "" if is_empty_query(query) else query
 
 
 def _problem(reply: Reply, candidates: Sequence[Triple]) -> str:

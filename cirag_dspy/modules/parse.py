@@ -46,10 +46,11 @@ def parse_triples(text: str) -> tuple[list[Fields], int]:
         fields = _fields(item)
         if fields is None and head and isinstance(item, str) and item.lstrip().startswith("|"):
             fields = _fields(f"{head} {item}")
-        head = fields[0] if fields else ""
+        head = ""
         if fields is None:
             dropped += 1
         elif not _is_header(fields):
+            head = fields[0]
             triples.setdefault(fields)
     return list(triples), dropped
 

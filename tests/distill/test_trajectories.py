@@ -1,6 +1,7 @@
 """A scripted three-hop teacher: trajectories, rows and their prompts, worked out by hand."""
 
 import json
+import re
 
 import dspy
 import pytest
@@ -11,8 +12,9 @@ from cirag_dspy.corpus.ingest import Document
 from cirag_dspy.distill.contrast import refusals
 from cirag_dspy.distill.rows import chat_rows, check_rows, extraction_rows, read_rows, sample, write_rows
 from cirag_dspy.distill.shorten import short_prompts
-from cirag_dspy.distill.trajectories import collect, read_trajectories, reasons
+from cirag_dspy.distill.trajectories import Call, Trajectory, collect, read_trajectories, reasons
 from cirag_dspy.errors import DataError, RunError
+from cirag_dspy.schema import Triple
 from cirag_dspy.systems.cirag import CIRAGModule
 from tests.fakes import WordEncoder, scripted_lm
 from tests.systems.world import PASSAGES, TRIPLES, GoldLM, fill
@@ -163,8 +165,11 @@ def test_a_killed_run_goes_on(index, tmp_path):
         out.write('{"id": "q2", "question": "torn')
     found = collect(program, [example("q1"), example("q2")], file, metric=exact)
     assert [t.id for t in found] == ["q1", "q2"]
-    lines = file.read_text().splitlines()
-    assert [json.loads(lines[n]).get("id") for n in (1, 3)] == ["q1", "q2"]
+    assert [json.loads(line).get("id") for line in file.read_text().splitlines()] == [None, "q1", "q2"]
+    assert read_trajectories(file)[1] == found  # nor is the file damaged for the runs after that
+    file.write_text(file.read_text().splitlines()[0])  # killed at once
+    assert [t.id for t in collect(program, [example("q1")], file, metric=exact)] == ["q1"]
+    assert len(file.read_text().splitlines()) == 2
 
 
 def test_another_manifest_is_refused(index, tmp_path):
@@ -183,15 +188,125 @@ def test_what_is_dropped_has_a_reason(index, tmp_path):
     def metric(example, prediction, trace=None):
         if example.id == "boom":
             raise ValueError("no gold")
-        return {"low": 0.05, "minus": -1, "good": 1.0}[example.id]
+        return {"low": 0.05, "minus": -1, "good": 1.0, "none": None, "nan": float("nan")}[example.id]
 
-    ids = ["low", "minus", "good", "boom"]
+    ids = ["low", "minus", "good", "boom", "none", "nan"]
     examples = [example(id, QUESTION) for id in ids]
     found = collect(program, examples, tmp_path / "t.jsonl", metric=metric, threshold=0.8)
-    assert [t.kept for t in found] == [False, False, True, False]
-    assert reasons(found) == {"below threshold": 2, "kept": 1, "error": 1}
+    assert [t.kept for t in found] == [False, False, True, False, False, False]
+    assert reasons(found) == {"error": 3, "below threshold": 2, "kept": 1}
     assert found[3].reason == "error: ValueError: no gold"
+    assert found[4].reason.startswith("error: TypeError: ")
+    assert (found[5].reason, found[5].score) == ("error: ValueError: the metric gave NaN", 0.0)
     assert {row["id"] for row in chat_rows(program, found)} == {"good"}
+
+
+def test_a_file_knows_its_questions_by_their_text_too(index, tmp_path):
+    """Ids such as 0, 1, 2 mean other questions in another training set."""
+    program, _ = teacher(index)
+    collect(program, [example("0")], tmp_path / "t.jsonl", metric=exact)
+    other = example("0", "Who directed Harbor Song?")
+    (found,) = collect(program, [other], tmp_path / "t.jsonl", metric=exact)
+    assert found.question == other.question
+    assert collect(program, [other], tmp_path / "t.jsonl", metric=exact) == [found]
+
+
+@pytest.mark.parametrize(
+    ("examples", "problem"),
+    [
+        ([example("a"), example("a")], "example 2: another one has the id 'a' too"),
+        ([dspy.Example(question="q")], "example 1 has no id"),
+        ([dspy.Example(text="t")], "example 1 has no id and no question"),
+    ],
+)
+def test_examples_that_cannot_be_told_apart(index, tmp_path, examples, problem):
+    program, engine = teacher(index)
+    with pytest.raises(DataError, match=problem):
+        collect(program, examples, tmp_path / "t.jsonl", metric=exact)
+    assert engine.prompts == []
+
+
+class Notes(dspy.Module):
+    """A program that is not ours: lists, numbers, an input that is called as our complaint is."""
+
+    def __init__(self):
+        super().__init__()
+        self.ask = dspy.Predict("question, notes: list[str], problem -> enough: bool, score: int")
+
+    def forward(self, question):
+        with dspy.context(adapter=LineAdapter()):
+            self.ask(question=question, notes=["a", "b"], problem="p")
+        return dspy.Prediction(answer="x")
+
+
+def test_values_that_are_no_texts_are_kept_as_they_were_written(tmp_path):
+    program = Notes()
+    lm, engine = scripted_lm(lambda messages: "enough: False\nscore: 0")
+    program.set_lm(lm)
+    (found,) = collect(program, [example(answer="x")], tmp_path / "t.jsonl", metric=exact)
+    (call,) = found.calls
+    assert (call.inputs["notes"], call.inputs["problem"]) == ('["a", "b"]', "p")
+    assert call.outputs == {"enough": "False", "score": "0"}
+    (row,) = chat_rows(program, [found])
+    assert row["messages"][:-1] == engine.prompts[0]
+    assert row["messages"][-1]["content"] == "enough: False\nscore: 0"
+
+
+@pytest.fixture
+def bare(tmp_path):
+    """The index without triples."""
+    with CorpusIndex.create(tmp_path / "bare", WordEncoder()) as built:
+        built.add(Document(passage.id, (passage,)) for passage in PASSAGES.values())
+        yield built
+
+
+def test_questions_at_once_keep_their_own_calls(bare, tmp_path):
+    """Triples are extracted at query time, in threads within threads."""
+    program, _ = teacher(bare, threads=2)
+    examples = [example(f"q{n}", f"{QUESTION} {n}") for n in range(6)]
+    found = collect(program, examples, tmp_path / "t.jsonl", metric=exact, threads=3)
+    for n, trajectory in enumerate(found):
+        asked = [call.inputs["question"] for call in trajectory.calls if "question" in call.inputs]
+        assert asked == [f"{QUESTION} {n}"] * 4
+    extracted = [call.inputs["title"] for t in found for call in t.calls if call.predictor.startswith("construct")]
+    assert sorted(extracted) == sorted(PASSAGES)  # each passage once, whoever came first
+
+
+def spoken(gold):
+    """The teacher in the form of DSPy's own adapter: it reads and writes markers."""
+
+    def reply(messages):
+        lines = []
+        for message in messages:
+            text = message["content"].partition("\n\nRespond with")[0].replace("\n\n", "\n")
+            lines.append({**message, "content": re.sub(r"^\[\[ ## (\w+) ## \]\]\n", r"\1: ", text, flags=re.M)})
+        return re.sub(r"^(\w+):[ \n]?", r"[[ ## \1 ## ]]\n", gold(lines), flags=re.M)
+
+    return reply
+
+
+@pytest.mark.parametrize("calls", ["one", "two"])
+def test_rows_in_the_form_of_another_adapter(bare, tmp_path, calls):
+    gold = GoldLM([DIRECTED, BORN, RIVER], QUERIES, "the river Ree")
+
+    def reply(messages):
+        if "`entities`" in messages[0]["content"] and "`triples`" not in messages[0]["content"]:
+            return "entities: Ada; Bo"
+        return gold(messages)
+
+    lm, engine = scripted_lm(spoken(reply))
+    program = CIRAGModule(bare, k=2, n=3, threads=1, extract=calls)
+    program.set_lm(lm)
+    with dspy.context(adapter=dspy.ChatAdapter(use_json_adapter_fallback=False)):
+        rows = chat_rows(program, collect(program, [example()], tmp_path / "t.jsonl", metric=exact))
+    check_rows(rows)
+    assert all(row["messages"][:-1] in engine.prompts for row in rows)
+    targets = {row["predictor"]: row["messages"][-1]["content"] for row in rows}
+    assert targets["construct.extract.triples"] == (
+        "[[ ## triples ## ]]\nVelden | is a | town\n| lies on | the river Ree\n\n[[ ## completed ## ]]\n"
+    )
+    if calls == "two":
+        assert targets["construct.extract.entities"] == "[[ ## entities ## ]]\nAda; Bo\n\n[[ ## completed ## ]]\n"
 
 
 def test_unreadable_hops_are_not_learnt_from(index, tmp_path):
@@ -224,6 +339,103 @@ def test_extraction_rows_write_a_head_once(index):
     extracted = program.construct.extract
     with dspy.context(lm=scripted_lm([row["messages"][2]["content"]])[0]):
         assert extracted(passage=passage).extraction.triples == TRIPLES["Harbor Song"]
+
+
+def test_extraction_in_two_calls_is_taught_as_two(index):
+    program = CIRAGModule(index, extract="two")
+    passage = PASSAGES["Harbor Song"]
+    entities, triples = extraction_rows(program, [(passage, TRIPLES["Harbor Song"])])
+    assert entities["messages"][1]["content"] == f"title: Harbor Song\npassage: {passage.text}"
+    assert entities["messages"][2]["content"] == "entities: Harbor Song; 1950; Ada Brook"
+    assert triples["messages"][1]["content"].endswith("\nentities: Harbor Song; 1950; Ada Brook")
+    assert triples["messages"][2]["content"].startswith("triples:\n")
+
+
+def test_triples_that_cannot_be_written_teach_nothing(index):
+    program = CIRAGModule(index)
+    passage = PASSAGES["Velden"]
+    piped = Triple("A|B", "is", "c", passage.id, 0)
+    assert extraction_rows(program, [(passage, [piped])]) == []
+    (row,) = extraction_rows(program, [(passage, [])])
+    assert row["messages"][2]["content"] == "triples: none"
+
+
+def call(predictor, outputs, history=(), **inputs):
+    return Call(predictor, inputs, outputs, list(history))
+
+
+def rows_of(index, *calls):
+    return chat_rows(CIRAGModule(index), [Trajectory("q1", QUESTION, "", 1.0, True, "", list(calls))])
+
+
+@pytest.mark.parametrize(
+    ("outputs", "target"),
+    [
+        ({"thought": "", "answer": ""}, None),  # the gate takes it for a refusal; there is nothing to learn in it
+        ({"thought": "t", "answer": "The answer is: Ree."}, "thought: t\nanswer: Ree"),
+        ({"answer": "Unanswerable. It does not say."}, "answer: unanswerable"),
+        ({"thought": "t"}, None),
+    ],
+)
+def test_answers_as_the_program_reads_them(index, outputs, target):
+    rows = rows_of(index, call("cascade.triples", outputs, question="q", evidence="a | b | c"))
+    assert [row["messages"][-1]["content"] for row in rows] == ([target] if target else [])
+
+
+@pytest.mark.parametrize(
+    ("outputs", "target"),
+    [
+        (
+            {"thought": "a\nb", "core": "B | c | d", "next_query": '"B e"\nthat is missing'},
+            "a b\ncore: 2\nnext_query: B e",
+        ),
+        ({"thought": "t", "core": "", "next_query": "x"}, "t\ncore: none\nnext_query: x"),
+        ({"core": "2, 1, 7", "next_query": ""}, "\ncore: 2, 1\nnext_query: none"),
+        ({"thought": "t", "core": "1", "next_query": "None needed, we know."}, "t\ncore: 1\nnext_query: none"),
+    ],
+)
+def test_decisions_as_they_are_shown_at_the_next_hop(index, outputs, target):
+    (row,) = rows_of(
+        index, call("integration.integrate", outputs, question="q", query="q", facts="1. A | b | c\n2. B | c | d")
+    )
+    assert row["messages"][-1]["content"].replace("thought: ", "").replace("thought:", "") == target
+
+
+@pytest.mark.parametrize("triples", ["", "I cannot do that.", "a | b"])
+def test_an_extraction_that_failed_is_not_taught_as_none(index, triples):
+    assert rows_of(index, call("construct.extract.triples", {"triples": triples}, title="T", passage="P.")) == []
+
+
+def test_a_conversation_whose_beginning_did_not_fit_is_told_as_it_was_sent(index):
+    """Hop 3 was sent without hop 1; hop 2 had seen it."""
+    shown = [{"question": "q", "query": f"q{n}", "facts": f"1. A{n} | b | c"} for n in range(3)]
+    said = [{"thought": "t", "core": "1", "next_query": query} for query in ("q1", "q2", "none")]
+    turns = [{**asked, **reply} for asked, reply in zip(shown, said, strict=True)]
+    histories = [[], turns[:1], turns[1:2]]
+    calls = [
+        call("integration.integrate", reply, history, **asked)
+        for asked, reply, history in zip(shown, said, histories, strict=True)
+    ]
+    rows = rows_of(index, *calls)
+    asked = [[m["content"].split("\n")[1] for m in row["messages"] if m["role"] == "user"] for row in rows]
+    assert asked == [["query: q0", "query: q1"], ["query: q1", "query: q2"]]
+
+
+def test_rows_leave_other_files_alone(index, tmp_path):
+    program, trajectories = gathered(index, tmp_path)
+    rows = chat_rows(program, trajectories)
+    write_rows(tmp_path, rows)  # where the trajectories are
+    write_rows(tmp_path, rows[:1])
+    names = sorted(path.name for path in tmp_path.glob("*.jsonl"))
+    assert names == ["integration.integrate.jsonl", "joint.jsonl", "t.jsonl"]
+
+
+def test_a_row_may_hold_any_character(tmp_path):
+    text = "a\u2028b\x85c"  # ends of a line to Python, not to JSONL
+    row = {"predictor": "p", "id": "1"}
+    row["messages"] = [{"role": "user", "content": text}, {"role": "assistant", "content": text}]
+    write_rows(tmp_path, [row])
+    assert read_rows(tmp_path / "joint.jsonl") == [row]
 
 
 def test_files_for_any_trainer(index, tmp_path):

@@ -199,6 +199,97 @@ def test_an_answer_never_leaks_into_evidence_that_does_not_hold_it(ask, example,
     assert ask(AnswerAnyway, question=example.question, passages=evidence).answer == answer
 
 
+def teach(examples, passages):
+    """Calls a signature of a teacher of these examples."""
+    lm = load_lm("annotations", examples=examples, passages=passages)
+
+    def call(signature, **inputs):
+        with dspy.context(lm=lm, adapter=LineAdapter()):
+            return dspy.Predict(signature)(**inputs)
+
+    return call
+
+
+def answers(examples, passages, example, evidence):
+    call = teach(examples, passages)
+    return call(AnswerIfSufficient, question=example.question, evidence=evidence).answer
+
+
+BOTH = "Harbor Song | directed by | Ada Brook\nHarbor Light | directed by | Tom Hale"
+
+
+def test_a_comparison_is_not_answered_in_words_of_the_gold():
+    """HotpotQA's answer may be a longer name than the one in the question."""
+    longer = YES.copy(question="Which is older, Harbor Song or Harbor Light?", answers=["Harbor Song (Reprise)"])
+    assert answers([longer], CORPUS, longer, BOTH) == "unanswerable"
+    assert answers([longer], CORPUS, longer, BOTH + "\nHarbor Song | known as | Reprise") == "Harbor Song (Reprise)"
+
+
+def test_the_answer_is_the_alias_that_the_context_holds():
+    place = dspy.Example(
+        question="Where was Ada Brook born?",
+        answers=["Velden am See", "Velden"],
+        decomposition=[{"question": "Ada Brook >> born", "answer": "Velden", "passage_id": BROOK.id}],
+    )
+    assert answers([place], CORPUS, place, "Ada Brook | born in | Velden") == "Velden"
+    assert answers([place], CORPUS, place, "Ada Brook | born in | Velden am See") == "Velden am See"
+
+
+@pytest.mark.parametrize(
+    "gold",
+    [
+        {"gold_missing": 1, "gold_passages": [SONG.id]},  # the corpus lacks the other side
+        {"gold_passages": [SONG.id, LIGHT.id]},  # a sentence beyond the end of its passage was left out
+    ],
+)
+def test_one_side_of_a_comparison_does_not_pass_for_both(gold):
+    half = YES.copy(gold_sentences=[(SONG.id, 0)], **gold)
+    assert answers([half], CORPUS, half, "Harbor Song | directed by | Ada Brook") == "unanswerable"
+
+
+@pytest.mark.parametrize("answer", ["", "?", "北京", "Zoë"])
+def test_answers_without_words_or_of_any_script(answer):
+    place = dspy.Example(
+        question="Where was Ada Brook born?",
+        answer=answer,
+        decomposition=[{"question": "Ada Brook >> born", "answer": answer, "passage_id": BROOK.id}],
+    )
+    assert answers([place], CORPUS, place, "Ada Brook | born in | Velden") == "unanswerable"
+    held = answers([place], CORPUS, place, f"Ada Brook | born in | {answer}")
+    assert held == (answer if answer.isalpha() else "unanswerable")
+
+
+def test_a_name_that_only_the_gold_knows_is_not_asked_for():
+    """The gold may name a thing otherwise than question and facts do."""
+    strange = WIKI.copy(
+        evidences=[("Harbor Song", "director", "Ada Brook"), ("Lady Zed", "place of birth", "Velden")],
+    )
+    call = teach([strange], CORPUS)
+    asked = turn(strange, strange.question, ("Mora | is a | town",), "none", "Harbor Song director")
+    inputs = {"question": strange.question, "facts": "1. Mora | is a | town", "query": "Harbor Song director"}
+    assert call(Integrate, history=dspy.History(messages=[asked]), **inputs).next_query == "none"
+    # In another spelling it may: a part of the name was seen.
+    close = strange.copy(evidences=[("Harbour Song", "director", "Ada Brook"), ("Ada Brook", "born", "Velden")])
+    reply = teach([close], CORPUS)(Integrate, history=dspy.History(messages=[]), **inputs)
+    assert reply.next_query == "Harbour Song director"
+
+
+def test_a_line_that_looks_like_a_field_changes_nothing_about_the_question(ask):
+    evidence = "Ada Brook | born in | Velden\nfacts: 1. x | y | z\npassage: Velden"
+    assert ask(AnswerIfSufficient, question=WIKI.question, evidence=evidence).answer == "Velden"
+
+
+def test_passages_are_known_by_what_they_say_not_by_their_ids(ask):
+    own = Passage.create("Odd", ["Odd, as they say, Velden.", "北京。天津。"], id="doc 7")
+    example = dspy.Example(
+        question="q?", answer="Velden", evidences=[("Odd", "place", "Velden")], gold_passages=[own.id]
+    )
+    for adapter in (LineAdapter(), dspy.ChatAdapter(use_json_adapter_fallback=False)):
+        with dspy.context(lm=load_lm("annotations", examples=[example], passages=[own]), adapter=adapter):
+            reply = dspy.Predict(ExtractTriples)(title=own.title, passage=own.text)
+        assert reply.triples == "Odd | place | Velden"
+
+
 def test_extraction_by_pattern_and_by_gold(ask):
     reply = ask(ExtractTriples, title=SONG.title, passage=SONG.text)
     assert reply.triples.splitlines() == [

@@ -1,5 +1,7 @@
 """Triples by pattern, on sentences in the manner of an encyclopaedia."""
 
+import time
+
 import pytest
 
 from cirag_dspy.lms.patterns import pattern_triples
@@ -60,6 +62,17 @@ def test_later_sentences_are_about_the_title_or_passed_over():
         ("Ada Brook", "father", "Jon Brook"),
         ("Ada Brook", "married", "Tom Hale in 1930"),
     ]
+
+
+def test_a_title_without_words_is_not_everywhere():
+    found = pattern_triples("!!!", ["!!! is a band.", "Tom Hale was born in Mora."])
+    assert found == [("!!!", "is", "band")]
+
+
+def test_an_open_bracket_of_many_years_takes_no_time():
+    began = time.process_time()
+    assert pattern_triples("X", ["X (" + "1900 – " * 400]) == []
+    assert time.process_time() - began < 1
 
 
 def test_no_more_than_asked_for():

@@ -63,6 +63,8 @@ HIJ, HKL = ("h", "i", "j"), ("h", "k", "l")
         ("a | b | c\n| d | e\n | f | g |\nh | i | j\n| k | l", [ABC, ("a", "d", "e"), ("a", "f", "g"), HIJ, HKL], 0),
         ("| d | e\na | b | c\n| only", [ABC], 2),
         ("a | b | c\nprose\n| d | e", [ABC], 2),
+        ("head | relation | tail\n--- | --- | ---\n| d | e\na | b | c", [ABC], 1),  # the columns are no head
+        ("Bo | in | X\nBO | on | Y\n| by | Z", [("Bo", "in", "X"), ("BO", "on", "Y"), ("BO", "by", "Z")], 0),
     ],
 )
 def test_what_is_good_is_kept_and_the_rest_counted(text, triples, dropped):
