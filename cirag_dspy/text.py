@@ -162,7 +162,7 @@ def short_answer(text: str) -> str:
     if len(line) > 1 and line[0] in "\"'“‘" and line[-1] in "\"'”’" and not set(line[1:-1]) & set('"“”'):
         line = line[1:-1].strip()
     if line.endswith(".") and not re.search(r"\b(?:\w\.)+$|\b(?:Jr|Sr|Inc|Ltd|Co|Corp|St)\.$", line):
-        line = line[:-1].rstrip()
+        line = line[:-1].rstrip().rstrip("*_`")
     return line
 
 

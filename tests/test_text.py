@@ -45,6 +45,7 @@ def test_one_line_cannot_open_or_close_a_field():
     ("reply", "answer"),
     [
         ("The answer is: Paris.", "Paris"),
+        ("The answer is: **Paris**.", "Paris"),
         ("So the final answer is 42.", "42"),
         ("They met in 1950, therefore Answer: Rome", "Rome"),
         ("**Paris**", "Paris"),
