@@ -26,10 +26,12 @@ _OUTPUTS = "thought|core|next_query"
 _LABEL = re.compile(rf"^(?:({_INPUTS}|{_OUTPUTS}):[ ]?|\[\[ ## (\w+) ## \]\]\n?)", re.M)
 _REMINDER = "\n\nRespond with the corresponding output fields"  # DSPy's own, behind the last field
 _NUMBERED = re.compile(r"^(\d+)\. (.+)$", re.M)
+_CLOSED_QUESTION = re.compile(r"^(?:are|is|was|were|do|does|did|has|have|can)\b(?!.*\bor\b)", re.I)
+_CHOICE = re.compile(r"(?:,|:|\bbetween)\s+(?P<one>[^,]+(?:, [^,]+)*?),? (?:or|and) (?P<other>[^,?]+?)\s*\?*$")
 MOST_PER_STEP = 2
 # Of the rules below, in `gold` and in `patterns`: another version is another teacher, whose replies must not be mixed
 # with those of the last.
-VERSION = 3
+VERSION = 4
 
 
 class AnnotationsEngine:
@@ -94,9 +96,11 @@ class AnnotationsEngine:
             if chain is None:
                 raise _unknown(f"it has no annotations for the question {asked['question'][:80]!r}")
             # Facts come last: a passage with the title "facts" may open a line of the others.
-            for context in ("evidence", "passages"):
-                if context in asked:
-                    return {"answer": chain.answer_in(asked[context].splitlines(), asked["question"]) or REFUSAL}
+            if "evidence" in asked:
+                return {"answer": chain.answer_in(asked["evidence"].splitlines(), asked["question"]) or REFUSAL}
+            if "passages" in asked:
+                told = chain.answer_in(asked["passages"].splitlines(), asked["question"])
+                return {"answer": told or _guess(asked["question"]) or REFUSAL}
             if "facts" in asked:
                 return self._integrate(chain, turns)
         elif "passage" in asked:
@@ -129,7 +133,7 @@ class AnnotationsEngine:
                 known += [facts[n] for n in re.findall(r"\d+", decided.get("core", "")) if n in facts]
                 queries.add(match_key(shown.get("query", "")))
         facts = dict(_NUMBERED.findall(now["facts"]))
-        kept = chain.supporting(facts, known, most=MOST_PER_STEP)
+        kept = chain.supporting(now["question"], facts, known, most=MOST_PER_STEP)
         known += [facts[number] for number in kept]
         missing = chain.next_query(now["question"], known, asked=queries)
         return {
@@ -169,6 +173,20 @@ def _fields(text: str) -> dict[str, str]:
     for name, value in zip(names, pieces[3::3], strict=True):
         found.setdefault(name, value.strip())
     return found
+
+
+def _guess(question: str) -> str:
+    """What one says who must answer and does not know: one side of a choice, drawn by the question's hash, not by gold.
+
+    Empty where the question leaves no choice.
+    """
+    if _CLOSED_QUESTION.match(question):
+        sides = ["yes", "no"]
+    elif choice := _CHOICE.search(question):
+        sides = [choice["one"].strip(), choice["other"].strip()]
+    else:
+        return ""
+    return sides[hashlib.sha256(match_key(question).encode()).digest()[0] % 2]
 
 
 def _gap(value: str) -> str:

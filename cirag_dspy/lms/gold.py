@@ -50,6 +50,15 @@ class Step:
             return contributed <= found and (bool(named & found) if named else self._covers(found))
         return bool(named) and len(named & found) >= min(2, len(named)) and self._covers(found - named)
 
+    def is_about(self, line: str, seen: Collection[str]) -> bool:
+        """Whether a fact is about what this step's passage is about, and that is named in the words ``seen``."""
+        named = _content(_BRACKETS.sub("", self.title))
+        return bool(named) and named <= set(words(line)) and named <= set(seen)
+
+    def leads(self, line: str) -> bool:
+        """Whether a fact comes from the sentence that states this step."""
+        return self._covers(set(words(line)) - _content(_BRACKETS.sub("", self.title)))
+
     def _covers(self, found: set[str]) -> bool:
         """Whether the gold says most of the content of a line, or the line, being long, most of the gold's."""
         told, support = found - _PLAIN, _content(self.support)
@@ -99,8 +108,12 @@ class GoldChain:
             steps = _sentences(example.question, gold)
         return cls(tuple(steps), answers, comparing, tuple(facts))
 
-    def supporting(self, facts: Mapping[str, str], known: Sequence[str], most: int) -> list[str]:
-        """Numbers of the facts that state a step, at most ``most`` a step, those kept before counted in."""
+    def supporting(self, question: str, facts: Mapping[str, str], known: Sequence[str], most: int) -> list[str]:
+        """Numbers of the facts to keep: those that state a step, at most ``most`` a step, those kept before counted in.
+
+        Where none states a step, one that comes from the sentence that does leads to it: the cascade's next level reads
+        that sentence. It is kept only if it is about something that the question or a kept fact names.
+        """
         kept: list[str] = []
         for step in self.steps:
             room = most - sum(map(step.holds, known))
@@ -109,7 +122,14 @@ class GoldChain:
                     room -= 1
                     if number not in kept:
                         kept.append(number)
-        return sorted(kept, key=int)
+        pool = [*known, *(facts[number] for number in kept)]
+        seen = set(words(question)).union(*(words(fact) for fact in pool))
+        for step in self.steps:
+            if not any(step.holds(fact) or step.is_about(fact, seen) for fact in pool):
+                found = [number for number, fact in facts.items() if step.leads(fact) and step.is_about(fact, seen)]
+                kept += found[:1]
+                pool += [facts[number] for number in found[:1]]
+        return sorted(set(kept), key=int)
 
     def next_query(self, question: str, known: Sequence[str], asked: Collection[str]) -> str:
         """What to search for next: the first step not found yet whose names are known and that was not asked for.

@@ -17,6 +17,7 @@ _MONTH = "January|February|March|April|May|June|July|August|September|October|No
 _DATE = rf"(?:\d{{1,2}} (?:{_MONTH}),? \d{{3,4}}|(?:{_MONTH}) \d{{1,2}}, \d{{3,4}}|(?:{_MONTH}) \d{{4}}|\d{{3,4}})"
 _LIFE = re.compile(rf"\(\s*[^()]*?(?P<birth>{_DATE})[^()–—-]*[–—-]+\s*[^()]*?(?P<death>{_DATE})[^()]*\)")
 _BORN = re.compile(rf"\(\s*[^()]*?\bborn:?\s+(?:on )?[^()]*?(?P<birth>{_DATE})[^()]*\)")
+_BIRTHPLACE = re.compile(r"\bborn\b[^();]*?\bin (?P<place>[A-Z][^();–—]*)")
 _BRACKETS = re.compile(r"\s*\([^()]*\)")
 _PRONOUN = re.compile(
     r"^(?:(?:He|She|It|They)\b|(?:The|This) (?:film|movie|album|song|novel|book|series|band|group|company|show|town"
@@ -30,11 +31,15 @@ _VERB = re.compile(
     r"|starring|stars|starred|featuring|features|played|plays|worked|works|served|serves|studied|graduated|attended"
     r"|joined|left|won|received|became|appeared|lived|lives|moved|led|edited|adapted|named|nominated|elected|appointed"
     r"|signed|owned|operated|distributed|part|borders|contains|includes|competed|represented|wrote|directs|succeeded"
-    r"|ruled|reigned|taught|coached|managed)"
-    r"(?:\s+(?:by|in|on|at|from|for|as|of|to|with|off|near|into|under))?)\s+(?P<tail>.+)"
+    r"|ruled|reigned|taught|coached|managed|shot|filmed|set|sung|scored|sang|produces|hosted|attends)"
+    r"(?:\s+(?:by|in|on|at|from|for|as|of|to|with|off|near|into|under))?"
+    r"|(?:(?:grand)?(?:son|daughter|child|mother|father)|wife|husband|widow|brother|sister|nephew|niece|cousin|member"
+    r"|capital|citizen|founder|author|editor|director|king|queen|president)\s+of)\s+(?P<tail>.+)"
 )
 _STOP = r"(?:[,;]|(?<!\b[A-Z])\.)(?=\s|$)"
 _END = re.compile(rf"{_STOP}|\s(?:and|but|who|which|that|where|when|while|before|after|until|with)\s|\s[–—]\s")
+_CLAUSE = re.compile(rf"{_STOP}|\s(?:who|which|that|where|when)\s|\s[–—]\s")
+_HANGING = re.compile(r"(?:,?\s+(?:and|or|the|an?|of|by))+$")
 _LIST = re.compile(r",\s*(?:and\s+)?|\s+and\s+")
 _NAMES = re.compile(r"(?:[A-Z][\w.'’-]*\s?){1,5}")
 
@@ -45,7 +50,7 @@ def pattern_triples(title: str, sentences: Sequence[str], most: int = 12) -> lis
     subject = one_line(_BRACKETS.sub("", title)) or one_line(title)
     for number, sentence in enumerate(sentences):
         for head, relation, tail in _facts(subject, one_line(sentence), first=number == 0):
-            tail = tail.strip(" ,;.\"'“”")
+            tail = _HANGING.sub("", tail.strip(" ,;.\"'“”"))
             if head and tail and len(words(tail)) <= 12:
                 found.setdefault((head, relation, tail))
     return list(found)[:most]
@@ -59,6 +64,8 @@ def _facts(subject: str, sentence: str, first: bool) -> Iterator[Fields]:
             yield subject, "date of death", life["death"]
         elif born := _BORN.search(brackets):
             yield subject, "date of birth", born["birth"]
+        if place := _BIRTHPLACE.search(brackets):
+            yield subject, "place of birth", place["place"]
     plain = _BRACKETS.sub("", sentence)
     pronoun = _PRONOUN.match(plain)
     name = words(subject)
@@ -70,7 +77,7 @@ def _facts(subject: str, sentence: str, first: bool) -> Iterator[Fields]:
         return
     if copula := _COPULA.search(plain):
         rest = _VERB.split(copula["rest"], maxsplit=1)[0]
-        yield subject, copula["verb"], re.sub(r"^(?:an?|the)\s+", "", _phrase(rest))
+        yield subject, copula["verb"], re.sub(r"^(?:an?|the|one)\s+", "", _CLAUSE.split(rest)[0])
     position = 0
     while verb := _VERB.search(plain, position):
         relation = one_line(verb["verb"])
@@ -90,7 +97,9 @@ def _tails(relation: str, text: str) -> list[str]:
     """What a verb is about; each name of a list of names."""
     clause = re.split(r"(?:;|(?<!\b[A-Z])\.)(?=\s|$)|\s(?:who|which|that|where|when)\s", text)[0]
     items = _LIST.split(clause)
-    if len(items) > 1 and re.search(r"\b(?:by|starring|stars|starred|featuring|features|includes)$", relation):
+    if len(items) > 1 and re.search(
+        r"\b(?:by|starring|stars|starred|featuring|features|includes|son of|daughter of|child of)$", relation
+    ):
         names = []
         for item in items:
             if not _NAMES.fullmatch(item.strip()):

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import dspy
 
-from cirag_dspy.modules.ask import Inputs, ask
+from cirag_dspy.modules.ask import Inputs, Reply, ask
 from cirag_dspy.schema import Citation, Passage
 from cirag_dspy.signatures import AnswerAnyway
-from cirag_dspy.text import one_line, short_answer, words
+from cirag_dspy.text import is_refusal, one_line, short_answer, words
 
 
 class Reader(dspy.Module):
@@ -24,8 +24,14 @@ class Reader(dspy.Module):
         where they don't fit the LM's context, the last ones are left out.
         """
         inputs = {"question": one_line(question), "passages": "\n".join(map(passage_line, passages))}
-        reply = ask(self.read, inputs, shrink=lambda inputs: shorter(inputs, "passages"))
+        reply = ask(self.read, inputs, check=_no_answer, shrink=lambda inputs: shorter(inputs, "passages"))
         return dspy.Prediction(answer=read_answer(reply["answer"]))
+
+
+def _no_answer(reply: Reply) -> str:
+    """A refusal is no answer here: whoever asks has nothing else left."""
+    refused = is_refusal(read_answer(reply["answer"]))
+    return reply.problem or ("the answer is missing; give the most likely one" if refused else "")
 
 
 def passage_line(passage: Passage) -> str:

@@ -196,7 +196,39 @@ def test_at_most_two_facts_a_step(ask):
 )
 def test_an_answer_never_leaks_into_evidence_that_does_not_hold_it(ask, example, evidence, answer):
     assert ask(AnswerIfSufficient, question=example.question, evidence=evidence).answer == answer
-    assert ask(AnswerAnyway, question=example.question, passages=evidence).answer == answer
+    forced = ask(AnswerAnyway, question=example.question, passages=evidence).answer
+    choice = {OLDER.question: "Harbor Song", YES.question: "no"}  # drawn by the question
+    assert forced == (choice.get(example.question, answer) if answer == "unanswerable" else answer)
+
+
+@pytest.mark.parametrize(
+    ("question", "sides"),
+    [
+        ("Which film came out first, Harbor Song or Harbor Light?", {"Harbor Song", "Harbor Light"}),
+        ("Who is older, Ada Brook, the director or Tom Hale?", {"Ada Brook, the director", "Tom Hale"}),
+        ("Are Harbor Song and Harbor Light from the same country?", {"yes", "no"}),
+        ("Is Harbor Song or Harbor Light a film?", {"unanswerable"}),
+        ("Where was Ada Brook born?", {"unanswerable"}),
+    ],
+)
+def test_a_forced_answer_is_a_guess_that_gold_has_no_part_in(question, sides):
+    guesses = set()
+    for gold in ("Harbor Song", "Harbor Light", "yes", "no", "Velden"):
+        example = dspy.Example(question=question, answer=gold, gold_passages=[SONG.id])
+        with dspy.context(lm=load_lm("annotations", examples=[example], passages=CORPUS), adapter=LineAdapter()):
+            guesses.add(dspy.Predict(AnswerAnyway)(question=question, passages="x: y").answer)
+    assert len(guesses) == 1 and guesses < sides | {""}
+
+
+def test_a_fact_of_the_sentence_that_states_a_step_leads_to_it(ask):
+    """Nothing names the director, but the sentence of the first fact does: the next level will read it."""
+    shown = ("Harbor Song | was released in | Mora", "Harbor Song | is | 1950 film", "Harbor Light | is | 1961 film")
+    reply = integrate(ask, WIKI, WIKI.question, shown)
+    assert (reply.core, reply.next_query) == ("2", "Harbor Song director")
+    sentence = f"Harbor Song: {SONG.sentences[0]}"
+    assert ask(AnswerIfSufficient, question=OLDER.question, evidence=sentence).answer == "unanswerable"
+    # What only gold knows to be of use is not kept: nothing has named Ada Brook yet.
+    assert integrate(ask, WIKI, WIKI.question, ("Ada Brook | born on | May 1901",)).core == "none"
 
 
 def teach(examples, passages):

@@ -25,6 +25,7 @@ from cirag_dspy.lms.patterns import pattern_triples
             "Tom Hale (born 8 July 1920 in Mora) is a painter who lived in Velden.",
             [
                 ("Tom Hale", "date of birth", "8 July 1920"),
+                ("Tom Hale", "place of birth", "Mora"),
                 ("Tom Hale", "is", "painter"),
                 ("Tom Hale", "lived in", "Velden"),
             ],
@@ -38,6 +39,15 @@ from cirag_dspy.lms.patterns import pattern_triples
                 ("Harbor Song", "starring", "Una Ray"),
                 ("Harbor Song", "starring", "Tom Hale"),
                 ("Harbor Song", "starring", "Bo Lind"),
+            ],
+        ),
+        (
+            "Jon Brook",
+            "Jon Brook was a Danish film and stage actor and the son of Una Ray and Bo Lind.",
+            [
+                ("Jon Brook", "was", "Danish film and stage actor"),
+                ("Jon Brook", "son of", "Una Ray"),
+                ("Jon Brook", "son of", "Bo Lind"),
             ],
         ),
         ("Velden", "Elsewhere a man sang.", []),
