@@ -20,9 +20,9 @@ $(INSTALLED): pyproject.toml constraints.txt
 STUDENT := --program optimized/cirag-smollm2
 demo: $(INSTALLED)
 	rm -rf runs/demo-*
-	$(BIN)/cirag-dspy eval --dataset demo --limit 20 --system native_rag --out runs/demo-native_rag-untrained
-	$(BIN)/cirag-dspy eval --dataset demo --limit 20 --system native_rag $(STUDENT) --out runs/demo-native_rag
-	$(BIN)/cirag-dspy eval --dataset demo --limit 20 --system cirag $(STUDENT) --extract offline --out runs/demo-cirag
+	$(BIN)/cirag-dspy eval --dataset demo --limit 8 --system native_rag --out runs/demo-native_rag-untrained
+	$(BIN)/cirag-dspy eval --dataset demo --limit 8 --system native_rag $(STUDENT) --out runs/demo-native_rag
+	$(BIN)/cirag-dspy eval --dataset demo --limit 8 --system cirag $(STUDENT) --extract offline --out runs/demo-cirag
 
 test: $(INSTALLED)
 	$(BIN)/ruff check .

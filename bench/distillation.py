@@ -140,7 +140,7 @@ def table(runs: list[dict[str, Any]]) -> Iterator[str]:
         levels = ", ".join(f"{level} {group['n']}" for level, group in run["levels"].items())
         yield (
             f"| {run['dataset']} | {run['system']} | {run['lm']} | {100 * run['em']:.1f} | {100 * run['f1']:.1f} "
-            f"| {100 * run['recall'].get('5', run['recall'].get(5, 0)):.1f} | {levels} | {cost['calls']} "
+            f"| {100 * run['recall'].get('@5', 0):.1f} | {levels} | {cost['calls']} "
             f"| {cost['prompt_tokens']:.0f} + {cost['completion_tokens']:.0f} "
             f"| {run['seconds_per_question']['median']} |"
         )
