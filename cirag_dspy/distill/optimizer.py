@@ -130,7 +130,7 @@ class TrajectoryDistillation(Teleprompter):
         )
         if not any(trajectory.kept for trajectory in trajectories):
             raise RunError(f"no trajectory to learn from: {_listed(reasons(trajectories))}; see {self.traces}")
-        told = [*trajectories, *(refusals(teacher, trajectories, self.seed) if self.contrast else ())]
+        told = [*trajectories, *(refusals(teacher, trajectories, self.seed, self.threads) if self.contrast else ())]
 
         compiled = student.deepcopy()
         for _, predictor in compiled.named_predictors():

@@ -125,8 +125,8 @@ class Pipeline:
             for file, (manifest, trajectories) in self.trajectories().items():
                 also = _refusals_of(file) if self.recipe.distillation.contrast else []
                 rows = chat_rows(self.programs[manifest["system"]], [*trajectories, *also])
-                by_data.setdefault(manifest.get("dataset", ""), []).extend(rows)
-            most = {data.dataset: data.most for data in self.recipe.data}
+                by_data.setdefault(self._entry_of(file, manifest), []).extend(rows)
+            most = {trainset.name: trainset.data.most for trainset in self.trainsets}
             told = [sample(distinct(rows), most.get(name, {}), self.recipe.seed) for name, rows in by_data.items()]
             extracting = [extraction_rows(program, self.extracted) for program in self.programs.values()]
             rows = distinct([row for part in (*told, next(filter(None, extracting), [])) for row in part])
@@ -313,6 +313,13 @@ class Pipeline:
             found[file] = manifest, trajectories
         return found
 
+    def _entry_of(self, file: Path, manifest: Report) -> str:
+        """The name of the ``[[data]]`` entry that trajectories are of; of files from elsewhere, their data set."""
+        for trainset in self.trainsets:
+            if file == self.traces_file(trainset, manifest["system"]):
+                return trainset.name
+        return str(manifest.get("dataset", ""))
+
     def _collect(self, trainset: TrainingSet) -> int:
         """The trajectories, refusals and triples of a data set; of how many passages the extraction failed."""
         options = self.recipe.distillation
@@ -358,7 +365,7 @@ class Pipeline:
         made_from = {"system": manifest["system"], "traces": _sha256(self.traces_file(trainset, manifest["system"]))}
         if file.is_file() and read_trajectories(file)[0] == made_from:
             return
-        found = [asdict(trajectory) for trajectory in refusals(program, trajectories, self.recipe.seed)]
+        found = [asdict(trajectory) for trajectory in refusals(program, trajectories, self.recipe.seed, self.threads)]
         lines = [json.dumps(line, ensure_ascii=False) for line in [{"manifest": made_from}, *found]]
         part = file.with_suffix(".part")
         part.write_text("\n".join(lines) + "\n", encoding="utf-8")
