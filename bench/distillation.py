@@ -25,6 +25,7 @@ from cirag_dspy.evaluate.manifest import machine, versions
 from cirag_dspy.modules.extract import extract_missing
 
 SYSTEMS = ("native_rag", "cirag")
+FLAGS = {"k": "-k", "n": "-n", "max_hops": "--max-hops"}
 LMS = ("base", "demos", "student", "annotations")
 # One set of demonstrations, and few questions to score it by: the base model takes seconds a question.
 DEMOS = """
@@ -91,9 +92,9 @@ def extract(options: argparse.Namespace, dataset: str) -> tuple[Path, dict[str, 
 def measure(options: argparse.Namespace, dataset: str, system: str, lm: str, index: Path) -> dict[str, Any]:
     """One run, made or gone on with, as a row."""
     out = options.out / f"{dataset}-{system}-{lm}"
-    settings = Saved.read(options.program).settings(system)
-    knobs = [part for name, value in settings.items() for part in (f"--{name.replace('_', '-')}", str(value))]
-    knobs = [f"-{knob[2:]}" if knob in ("--n", "--k") else knob for knob in knobs]
+    saved = Saved.read(options.program).settings(system)
+    settings = {name: saved[name] for name in FLAGS if name in saved}
+    knobs = [part for name, value in settings.items() for part in (FLAGS[name], str(value))]
     said = {
         "base": ["--lm", "embedded", "--max-tokens", "200", *knobs],
         "annotations": ["--lm", "annotations", *knobs],
@@ -107,7 +108,7 @@ def measure(options: argparse.Namespace, dataset: str, system: str, lm: str, ind
     command("eval", *where, "--system", system, *said, *off, "--index", str(index), "--out", str(out), "--resume",
             "--threads", str(options.threads), "--quiet", "--json")  # fmt: skip
     summary = json.loads((out / "results.json").read_text(encoding="utf-8"))["summary"]
-    return {"dataset": dataset, "system": system, "lm": lm, **summary}
+    return {"dataset": dataset, "system": system, "with": lm, **summary}
 
 
 def compile_demos(options: argparse.Namespace, dataset: str, system: str, settings: dict[str, Any]) -> None:
@@ -139,7 +140,7 @@ def table(runs: list[dict[str, Any]]) -> Iterator[str]:
         cost = run["lm_per_question"]
         levels = ", ".join(f"{level} {group['n']}" for level, group in run["levels"].items())
         yield (
-            f"| {run['dataset']} | {run['system']} | {run['lm']} | {100 * run['em']:.1f} | {100 * run['f1']:.1f} "
+            f"| {run['dataset']} | {run['system']} | {run['with']} | {100 * run['em']:.1f} | {100 * run['f1']:.1f} "
             f"| {100 * run['recall'].get('@5', 0):.1f} | {levels} | {cost['calls']} "
             f"| {cost['prompt_tokens']:.0f} + {cost['completion_tokens']:.0f} "
             f"| {run['seconds_per_question']['median']} |"

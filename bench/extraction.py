@@ -64,7 +64,8 @@ def main() -> None:
         gold[passage.id] = (passage, [" ".join(map(str, triple)) for triple in row["triples"]])
 
     if options.program:
-        extract = cirag_dspy.load(options.program, index=None).construct.extract
+        program = cirag_dspy.load(options.program, cache=False, max_batch=options.threads)
+        extract = program.construct.extract
         name = extract.triples.lm.model
     else:
         lm = cirag_dspy.load_lm(options.lm, max_tokens=options.max_tokens, cache=False, max_batch=options.threads)

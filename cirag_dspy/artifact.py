@@ -26,7 +26,7 @@ import dspy
 
 from cirag_dspy.adapter import LineAdapter
 from cirag_dspy.errors import CorpusIndexError, ModelError, RunError
-from cirag_dspy.evaluate.run import write_json
+from cirag_dspy.files import digest, read_json, sha256, write_json
 from cirag_dspy.lms import base_folder, load_lm, split_spec
 from cirag_dspy.lms.weights import MARK, model_folder
 from cirag_dspy.modules.extract import Extract
@@ -40,6 +40,7 @@ logger = logging.getLogger(__name__)
 META, PROGRAM, ADAPTER = "meta.json", "program.json", "adapter"
 READER, EXTRACTION = "reader", "extraction"
 _FORMAT = 1
+_AGAIN = "compile it again"
 _EDGE = 2**20
 _WEIGHTS = "adapter_model.safetensors"
 _ADAPTER_FILES = ("adapter_config.json", _WEIGHTS, "training.json")
@@ -153,7 +154,7 @@ class Saved:
             folder = folder.parent
         if not (folder / META).is_file():
             raise RunError(f"{folder} holds no saved program: it has no {META}, which cirag-dspy compile writes")
-        meta = _read_json(folder / META)
+        meta = read_json(folder / META, _AGAIN)
         if meta.get("format") != _FORMAT:
             raise RunError(f"{folder} is of format {meta.get('format')!r}, not {_FORMAT}: compile it again")
         programs, lms = meta.get("programs"), meta.get("lms")
@@ -188,10 +189,8 @@ class Saved:
     @cached_property
     def sha256(self) -> str:
         """Over all that an answer depends on: states, settings, LMs and the adapter; not over scores and dates."""
-        digest = hashlib.sha256(json.dumps([self.meta["programs"], self.meta["lms"]], sort_keys=True).encode())
-        for entry in self.meta["programs"].values():
-            digest.update(_read_bytes(self.folder / entry["file"]))
-        return digest.hexdigest()
+        files = [_hash_of(self.folder / entry["file"]) for entry in self.meta["programs"].values()]
+        return digest([self.meta["programs"], self.meta["lms"], files])
 
     def settings(self, system: str | None = None) -> dict[str, Any]:
         """The settings of a system, those of the main one by default.
@@ -304,7 +303,7 @@ def load_state(program: dspy.Module, file: Path, *, partly: bool = False) -> Non
     Raises:
         RunError: It is no JSON, or the state of another program.
     """
-    state = _read_json(file)
+    state = read_json(file, _AGAIN)
     state.pop("metadata", None)
     predictors = dict(program.named_predictors())
     if odd := sorted(predictors.keys() - state.keys() if partly else predictors.keys() ^ state.keys()):
@@ -410,21 +409,25 @@ def _copy_adapter(source: Path, target: Path) -> None:
 
 def _adapter_hash(adapter: Path) -> str:
     """SHA-256 over the weights and their configuration."""
-    digest = hashlib.sha256()
-    for name in _ADAPTER_FILES[:2]:
-        digest.update(hashlib.sha256(_read_bytes(adapter / name)).digest())
-    return digest.hexdigest()
+    return digest([_hash_of(adapter / name) for name in _ADAPTER_FILES[:2]])
+
+
+def _hash_of(file: Path) -> str:
+    try:
+        return sha256(file)
+    except OSError as error:
+        raise RunError(f"{file} can't be read: {error.strerror}; copy it there, or compile again") from None
 
 
 def _weights_hash(folder: Path) -> str:
     """SHA-256 over size, first and last megabyte of each file of weights; configurations change with their writer."""
-    digest = hashlib.sha256()
+    edges = hashlib.sha256()
     for file in sorted(folder.glob("*.safetensors")):
         with file.open("rb") as stream:
-            digest.update(f"{file.name} {file.stat().st_size}".encode() + stream.read(_EDGE))
+            edges.update(f"{file.name} {file.stat().st_size}".encode() + stream.read(_EDGE))
             stream.seek(max(0, file.stat().st_size - _EDGE))
-            digest.update(stream.read())
-    return digest.hexdigest()
+            edges.update(stream.read())
+    return edges.hexdigest()
 
 
 def _without_secrets(address: str) -> str:
@@ -444,20 +447,3 @@ class _NoIndex:
 
 def _is_entry(entry: Any, **keys: type) -> bool:
     return isinstance(entry, dict) and all(isinstance(entry.get(key), kind) for key, kind in keys.items())
-
-
-def _read_bytes(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise RunError(f"{file} can't be read: {error.strerror}; copy it there, or compile again") from None
-
-
-def _read_json(file: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(_read_bytes(file))
-    except (ValueError, RecursionError):
-        raise RunError(f"{file} is damaged: it is not JSON; compile it again") from None
-    if not isinstance(value, dict):
-        raise RunError(f"{file} is damaged: it holds no object; compile it again")
-    return value

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, get_type_hints
 from cirag_dspy.benchmarks import DATASETS
 from cirag_dspy.distill.settings import LoraSettings
 from cirag_dspy.errors import CiragError, DataError
+from cirag_dspy.lms import is_local
 from cirag_dspy.systems import SYSTEMS, build_system, check_settings, settings_of
 
 T = TypeVar("T")
@@ -215,7 +216,7 @@ def _recipe(name: str, whole: dict[str, Any]) -> Recipe:
     if optimizer == DISTILLATION:
         if not data and not triples:
             raise DataError("it lacks [[data]]: at least one set of training questions")
-        if lms.student.split("+", 1)[0] != "embedded" and not lms.student.startswith("local/"):
+        if not is_local(lms.student):
             raise DataError(f"[lm] student must be embedded or local/..., as it is trained, not {_shown(lms.student)}")
     else:
         if len(data) != 1:

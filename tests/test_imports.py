@@ -10,12 +10,13 @@ import pytest
 import cirag_dspy
 
 ROOT = Path(cirag_dspy.__file__).parent
-BASE = {"errors", "text", "schema", "paths"}
+BASE = {"errors", "text", "schema", "paths", "files"}
 BELOW = BASE | {"adapter", "signatures", "modules", "systems", "corpus", "benchmarks", "lms"}
 MAY_IMPORT = {
     "errors": set(),
     "text": set(),
     "paths": set(),
+    "files": {"errors"},
     "schema": {"text"},
     "adapter": {"text"},
     "signatures": set(),
@@ -23,7 +24,7 @@ MAY_IMPORT = {
     "systems": BASE | {"signatures", "modules"},
     "corpus": BASE,
     "benchmarks": BASE,
-    "lms": BASE | {"adapter", "signatures"},
+    "lms": BASE | {"signatures"},
     "evaluate": BELOW,
     "distill": BELOW,
     "recipe": BELOW | {"distill", "evaluate"},

@@ -121,7 +121,7 @@ def test_from_gold_annotations_to_a_program_that_answers(make, tmp_path, base):
     assert counts["integration.integrate"] == kept  # a conversation a trajectory
     assert counts["construct.extract.triples"] == 3 == len(read_silver(work / "triples-demo.jsonl"))
     assert len(rows) == sum(counts.values()) == report["export"]["rows"]
-    asked = next(row for row in rows if row["predictor"] == "integration.integrate")
+    asked = read_rows(work / "rows" / "integration.integrate.jsonl")[0]
     assert asked["messages"][0]["content"].startswith("Integrate.\n")
 
     assert report["finetune"]["steps"] == math.ceil(report["finetune"]["rows"]["rows"] / 2)

@@ -87,10 +87,10 @@ class LMOptions:
 
         One that runs in this process has no address and no time limit.
         """
-        from cirag_dspy.lms import load_lm
+        from cirag_dspy.lms import is_local, load_lm
 
         settings |= given(api_base=self.api_base, max_tokens=self.max_tokens)
-        if spec.startswith(("local/", "embedded")):
+        if is_local(spec):
             settings.pop("api_base", None)
         else:
             settings["timeout"] = self.timeout

@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from cirag_dspy.errors import RunError
+from cirag_dspy.files import read_json, write_text
 
 WEIGHTS = "adapter_model.safetensors"
 CONFIG = "adapter_config.json"
@@ -73,7 +74,7 @@ class AdapterFolder:
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            _replace(self._log, "".join(f"{json.dumps(entry)}\n" for entry in losses))
+            write_text(self._log, "".join(f"{json.dumps(entry)}\n" for entry in losses))
         except OSError as error:
             raise RunError(f"cannot write {self.path} ({error.strerror or error}): give another folder") from error
 
@@ -101,8 +102,8 @@ class AdapterFolder:
         save_file(weights, part, metadata={"format": "pt"})
         part.replace(self.path / WEIGHTS)
         # Sorted, for the adapter's content is part of its LM's name.
-        _replace(self.path / CONFIG, json.dumps(config, indent=2, sort_keys=True) + "\n")
-        _replace(self._record, json.dumps(record, indent=1) + "\n")
+        write_text(self.path / CONFIG, json.dumps(config, indent=2, sort_keys=True) + "\n")
+        write_text(self._record, json.dumps(record, indent=1) + "\n")
         shutil.rmtree(self._checkpoints, ignore_errors=True)
         self._log.unlink(missing_ok=True)
 
@@ -117,25 +118,13 @@ class AdapterFolder:
 
 
 def read_object(file: Path) -> dict[str, Any]:
-    """The JSON object in a file.
+    """The JSON object in a file of the folder.
 
     Raises:
         RunError: There is none.
     """
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise RunError(f"cannot read {file} ({error}): remove {file.parent} and start again") from error
-    if not isinstance(content, dict):
-        raise RunError(f"cannot read {file} (it holds no object): remove {file.parent} and start again")
-    return content
+    return read_json(file, f"remove {file.parent} and start again")
 
 
 def _flat(identity: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in identity.items() if key != "settings"} | identity.get("settings", {})
-
-
-def _replace(file: Path, text: str) -> None:
-    part = file.with_name(f".{file.name}.part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(file)

@@ -15,8 +15,8 @@ from cirag_dspy.distill.contrast import refusals
 from cirag_dspy.distill.rows import Row, chat_rows, extraction_rows, sample, write_rows
 from cirag_dspy.distill.shorten import short_prompts
 from cirag_dspy.distill.trajectories import Metric, Trajectory, collect, reasons, trajectory_of
-from cirag_dspy.errors import ModelError, RunError
-from cirag_dspy.lms import base_folder, load_lm, split_spec
+from cirag_dspy.errors import RunError
+from cirag_dspy.lms import load_lm, trainable
 from cirag_dspy.schema import Passage, Triple
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ class TrajectoryDistillation(Teleprompter):
         metric: ``metric(example, prediction)``, 0 to 1 or a boolean; the data set's official one.
         out: Folder of the adapter; ``out/traces.jsonl`` and ``out/rows/`` lie beside it unless ``traces`` says where.
         threshold: The score from which on a trajectory is learnt from.
-        base: The student, a local LM string without adapter; by default the local LM of the program to compile.
+        base: The student, a local LM string; by default the local LM of the program to compile. Its adapter, if it has
+            one, is what training goes on from.
         lora: Training settings; the paper's by default (appendix B.4).
         shorten: Whether the student gets prompts without instructions: it is trained on the task, and pays no tokens
             for being told about it.
@@ -111,9 +112,7 @@ class TrajectoryDistillation(Teleprompter):
         names = [name for name, _ in student.named_predictors()]
         if unknown := [name for name in self.most if name not in names]:
             raise RunError(f"most: there is no predictor {', '.join(unknown)}; there are {', '.join(names)}")
-        base, _ = split_spec(self.base or _lm_of(student))
-        if base != "embedded" and not base.startswith("local/"):
-            raise ModelError(f"{base} can't be trained here: give base=embedded or local/FOLDER")
+        base = trainable(self.base or _lm_of(student))
         if isinstance(teacher, dspy.BaseLM):
             lm, teacher = teacher, student.deepcopy()
             teacher.set_lm(lm)
@@ -153,11 +152,12 @@ class TrajectoryDistillation(Teleprompter):
         compiled._compiled = True
         return compiled
 
-    def _train(self, base: str, rows: Sequence[Row]) -> dspy.LM:
+    def _train(self, base: tuple[str, Path, Path | None], rows: Sequence[Row]) -> dspy.LM:
         from cirag_dspy.distill.lora import train
 
-        train(base_folder(base), rows, self.out, self.lora, base_name=base, on_step=self.on_step)
-        return load_lm(f"{base}+{self.out}")
+        name, folder, init = base
+        train(folder, rows, self.out, self.lora, base_name=name, init=init, on_step=self.on_step)
+        return load_lm(f"{name}+{self.out}")
 
     def _score(self, program: dspy.Module, valset: Sequence[dspy.Example]) -> float:
         scores = [trajectory_of(program, example, self.metric, self.threshold).score for example in valset]

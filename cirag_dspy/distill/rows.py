@@ -19,6 +19,7 @@ import dspy
 from cirag_dspy.adapter import LineAdapter
 from cirag_dspy.distill.trajectories import Call, Trajectory, Turn
 from cirag_dspy.errors import DataError
+from cirag_dspy.files import write_json, write_lines
 from cirag_dspy.modules.integrate import read_query
 from cirag_dspy.modules.parse import parse_core, parse_triples, says_nothing
 from cirag_dspy.modules.reader import read_answer
@@ -89,9 +90,9 @@ def sample(rows: Sequence[Row], most: Mapping[str, int], seed: int = 0) -> list[
 
 
 def write_rows(folder: Path, rows: Sequence[Row]) -> dict[str, Any]:
-    """Write ``joint.jsonl`` and a file a predictor, each line ``{"messages": [...]}`` with ``predictor`` and ``id``.
+    """Write ``joint.jsonl`` and a file a predictor, each line ``{"messages": [...]}`` and nothing else.
 
-    Any trainer of chat data takes them as they are; ``datasets.load_dataset("json", ...)`` too.
+    So any trainer of chat data takes them as they are; ``datasets.load_dataset("json", ...)`` too.
 
     Returns:
         The report of ``check_rows``, also written to ``report.json``.
@@ -100,21 +101,17 @@ def write_rows(folder: Path, rows: Sequence[Row]) -> dict[str, Any]:
         DataError: A row is not fit for training.
     """
     report = check_rows(rows)
-    folder.mkdir(parents=True, exist_ok=True)
     for old in _written(folder):
         old.unlink(missing_ok=True)
-    names = [JOINT, *sorted({row["predictor"] for row in rows})]
-    for name in names:
-        lines = [json.dumps(row, ensure_ascii=False) for row in rows if name in (JOINT, row["predictor"])]
-        part = folder / f"{name}.part"
-        part.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        part.replace(folder / f"{name}.jsonl")
-    (folder / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    for name in [JOINT, *report["by_predictor"]]:
+        lines = ({"messages": row["messages"]} for row in rows if name in (JOINT, row["predictor"]))
+        write_lines(folder / f"{name}.jsonl", lines)
+    write_json(folder / "report.json", report)
     return report
 
 
 def read_rows(file: Path) -> list[Row]:
-    """The rows of a JSONL file, also one of another tool.
+    """The rows of a JSONL file, also one of another tool; a row's ``id`` is the number of its line.
 
     Raises:
         DataError: It can't be read, or a line is no chat row.
@@ -128,11 +125,10 @@ def read_rows(file: Path) -> list[Row]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
-            messages = row["messages"]
+            messages = json.loads(line)["messages"]
         except (ValueError, KeyError, TypeError):
             raise DataError(f'{file} line {number} is no row: expected {{"messages": [...]}}') from None
-        rows.append({"predictor": "", "id": str(number), **row, "messages": messages})
+        rows.append({"messages": messages, "predictor": "", "id": f"line {number}"})
     check_rows(rows)
     return rows
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from cirag_dspy.benchmarks.sources import file_rows
 from cirag_dspy.errors import DataError
+from cirag_dspy.files import write_lines
 from cirag_dspy.schema import Passage, Triple
 from cirag_dspy.text import best_sentence
 
@@ -43,14 +43,13 @@ def read_silver(file: Path, *, skip: int = 0, limit: int | None = None) -> list[
 
 def write_silver(file: Path, extracted: Iterable[Extracted]) -> None:
     """Write passages and their triples, whole or not at all."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    part = file.with_suffix(".part")
-    with part.open("w", encoding="utf-8") as out:
-        for passage, triples in extracted:
-            facts = [[triple.head, triple.relation, triple.tail] for triple in triples]
-            row = {"title": passage.title, "text": passage.text, "triples": facts}
-            out.write(json.dumps(row, ensure_ascii=False) + "\n")
-    part.replace(file)
+    write_lines(
+        file,
+        (
+            {"title": passage.title, "text": passage.text, "triples": [[t.head, t.relation, t.tail] for t in triples]}
+            for passage, triples in extracted
+        ),
+    )
 
 
 def _is_fact(fact: object) -> bool:

@@ -18,6 +18,7 @@ import dspy
 from dspy.adapters.utils import format_field_value
 
 from cirag_dspy.errors import DataError, RunError
+from cirag_dspy.files import write_lines
 from cirag_dspy.modules.extract import FATAL
 from cirag_dspy.modules.threads import each_in_threads
 from cirag_dspy.text import one_line
@@ -159,6 +160,11 @@ def read_trajectories(file: Path) -> tuple[dict[str, Any], list[Trajectory]]:
     return manifest, list(found.values())
 
 
+def write_trajectories(file: Path, manifest: Mapping[str, Any], trajectories: Sequence[Trajectory]) -> None:
+    """Write a whole file of trajectories, as ``read_trajectories`` reads it."""
+    write_lines(file, [{"manifest": manifest}, *map(asdict, trajectories)])
+
+
 def reasons(trajectories: Sequence[Trajectory]) -> dict[str, int]:
     """How many were kept, and how many dropped for each reason."""
     return dict(Counter(t.reason.split(":")[0] or "kept" for t in trajectories).most_common())
@@ -166,9 +172,8 @@ def reasons(trajectories: Sequence[Trajectory]) -> dict[str, int]:
 
 def _resume(file: Path, manifest: Mapping[str, Any]) -> dict[str, Trajectory]:
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
         if not file.exists() or not file.stat().st_size:
-            file.write_text(json.dumps({"manifest": manifest}, ensure_ascii=False) + "\n", encoding="utf-8")
+            write_trajectories(file, manifest, [])
             return {}
         was, found = read_trajectories(file)
         changed = sorted(k for k in was.keys() | manifest.keys() if was.get(k) != manifest.get(k))

@@ -13,6 +13,7 @@ import dspy
 
 from cirag_dspy.errors import RunError
 from cirag_dspy.evaluate.rows import Row, answer_one, summarise
+from cirag_dspy.files import write_json
 from cirag_dspy.modules.threads import each_in_threads
 
 
@@ -151,10 +152,3 @@ def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
             yield from _leaves(inner, f"{name}.{key}" if name else key)
     else:
         yield name, str(value)[:60]
-
-
-def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write JSON to a file, whole or not at all."""
-    part = path.with_suffix(f".{os.getpid()}.part")
-    part.write_text(json.dumps(value, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
-    part.replace(path)

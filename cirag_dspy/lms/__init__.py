@@ -56,7 +56,7 @@ def load_lm(
     common = {"max_tokens": max_tokens, "temperature": temperature, "cache": cache, "num_retries": num_retries}
     if spec == "annotations":
         return _annotations(kwargs)
-    if not _is_local(spec):
+    if not is_local(spec):
         provider, _, name = spec.partition("/")
         if not provider.strip() or not name.strip():
             raise ModelError(f"no LM {spec!r}: give one of {_EXAMPLES}")
@@ -98,7 +98,7 @@ def _annotations(options: dict[str, Any]) -> dspy.LM:
     from cirag_dspy.lms.annotations import AnnotationsEngine, AsyncAnnotationsEngine
 
     if not options.get("examples"):
-        raise ModelError("annotations is no model: it answers from a benchmark's gold annotations, and needs one")
+        raise ModelError("annotations is no model: it answers a benchmark's own questions from their gold, in eval and compile")
     engine = AnnotationsEngine(options["examples"], options.get("passages") or (), options.get("triples"))
     made = {"engine": engine, "async_engine": AsyncAnnotationsEngine(engine), "cache": False, "num_retries": 0}
     return _make(f"annotations/{engine.content}", {"max_tokens": None, "temperature": None} | made)
@@ -109,13 +109,30 @@ def split_spec(spec: str) -> tuple[str, str]:
 
     `local/FOLDER+ADAPTER@0123456789ab` is `local/FOLDER` and `ADAPTER`; a remote LM has no adapter.
     """
-    if not _is_local(spec):
+    if not is_local(spec):
         return spec, ""
     plain = MARK.sub("", spec)
     if not plain.startswith("local/"):
         return _split(plain)
     base, adapter = _split(plain.removeprefix("local/"))
     return f"local/{base}", adapter
+
+
+def is_local(spec: str) -> bool:
+    """Whether an LM string names a model that runs in this process, with or without an adapter."""
+    return spec.startswith("local/") or MARK.sub("", spec).split("+", 1)[0] == "embedded"
+
+
+def trainable(spec: str) -> tuple[str, Path, Path | None]:
+    """What training a local LM starts from: the name of its base, the base's folder, and that of its adapter, if any.
+
+    Raises:
+        ModelError: It is no local LM, or can't be had.
+    """
+    base, adapter = split_spec(spec)
+    if not is_local(base):
+        raise ModelError(f"{base} can't be trained here: give embedded, or local/MODEL")
+    return base, base_folder(base), model_folder(adapter, adapter=True) if adapter else None
 
 
 def base_folder(model: str) -> Path:
@@ -126,10 +143,6 @@ def base_folder(model: str) -> Path:
     """
     name = model.removeprefix("local/")
     return embedded_model() if name == "embedded" else model_folder(name)
-
-
-def _is_local(spec: str) -> bool:
-    return spec.startswith("local/") or MARK.sub("", spec).split("+", 1)[0] == "embedded"
 
 
 def _split(local: str) -> tuple[str, str]:

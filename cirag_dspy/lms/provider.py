@@ -76,7 +76,9 @@ class LocalProvider(Provider):
     @staticmethod
     def is_provider_model(model: str) -> bool:
         """Whether the name is a local LM's."""
-        return model.startswith(("local/", "embedded"))
+        from cirag_dspy.lms import is_local
+
+        return is_local(model)
 
     @staticmethod
     def launch(lm: Any, launch_kwargs: dict[str, Any] | None = None) -> None:
@@ -112,15 +114,13 @@ class LocalProvider(Provider):
             RunError: An unknown or wrong setting; the folder holds another adapter; or the job was cancelled.
             ModelError: The model cannot be had.
         """
-        from cirag_dspy.lms import base_folder, split_spec
-        from cirag_dspy.lms.weights import fingerprint, model_folder
+        from cirag_dspy.lms import trainable
+        from cirag_dspy.lms.weights import fingerprint
 
         if train_data_format not in (None, TrainDataFormat.CHAT, TrainDataFormat.CHAT.value):
             raise DataError(f"a local LM is trained on chat data, not on {train_data_format}")
         lora = import_module("cirag_dspy.distill.lora")  # by name: it stands above this package
-        base_name, adapter = split_spec(model)
-        base = base_folder(base_name)
-        init = model_folder(adapter, adapter=True) if adapter else None
+        base_name, base, init = trainable(model)
         values, places = _parted(train_kwargs or {})
         settings = lora.LoraSettings.of((lora.adapter_shape(init) if init else {}) | values)
         out = places.pop("out", None) or _default_folder(fingerprint(base, init), train_data, asdict(settings))
@@ -134,7 +134,7 @@ class LocalProvider(Provider):
                     train_data,
                     out,
                     settings,
-                    base_name=base_name.removeprefix("local/"),
+                    base_name=base_name,
                     init=init,
                     on_step=watched.on_step,
                     **places,

@@ -21,6 +21,7 @@ from cirag_dspy.evaluate.cost import (
     run_cost,
 )
 from cirag_dspy.pipeline.stages import Pipeline
+from cirag_dspy.pipeline.teaching import traces_file
 from cirag_dspy.pipeline.trainset import ANNOTATIONS, TrainingSet
 from cirag_dspy.recipe import system_of
 from cirag_dspy.systems import build_system, settings_of
@@ -99,7 +100,7 @@ def _scored(optimizer: str, options: Mapping[str, Any], train: int, val: int, pr
 
 def _left(pipeline: Pipeline, trainset: TrainingSet, system: str) -> list[Any]:
     """The questions that have no trajectory yet."""
-    file = pipeline.traces_file(trainset, system)
+    file = traces_file(pipeline.work, trainset, system)
     there = file.is_file() and pipeline.resume
     done = {t.id for t in read_trajectories(file)[1] if not t.reason.startswith("error")} if there else set()
     return [example for example in trainset.train if example.id not in done]
@@ -108,7 +109,7 @@ def _left(pipeline: Pipeline, trainset: TrainingSet, system: str) -> list[Any]:
 def _rows(pipeline: Pipeline) -> tuple[int, int]:
     """Rows to train on and their tokens: those that are there, or what questions and passages give at most."""
     systems = pipeline.recipe.systems
-    files = [pipeline.traces_file(trainset, system) for trainset in pipeline.trainsets for system in systems]
+    files = [traces_file(pipeline.work, trainset, system) for trainset in pipeline.trainsets for system in systems]
     if (pipeline.from_traces or all(file.is_file() for file in files)) and pipeline.is_exported():
         made = read_rows(pipeline.rows_file)
         return len(made), _tokens(sum(len(message["content"]) for row in made for message in row["messages"]))

@@ -13,7 +13,6 @@ depends on is the same:
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from collections import Counter
@@ -24,23 +23,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import dspy
-
 from cirag_dspy import artifact
-from cirag_dspy.distill.contrast import refusals
-from cirag_dspy.distill.rows import Row, chat_rows, distinct, extraction_rows, read_rows, sample, write_rows
-from cirag_dspy.distill.settings import LoraSettings
+from cirag_dspy.distill.rows import Row, chat_rows, distinct, extraction_rows, sample, write_rows
 from cirag_dspy.distill.shorten import short_prompts
-from cirag_dspy.distill.silver import Extracted, read_silver, write_silver
-from cirag_dspy.distill.trajectories import Trajectory, collect, read_trajectories, reasons
-from cirag_dspy.errors import DataError, ModelError, RunError
-from cirag_dspy.evaluate.run import write_json
-from cirag_dspy.lms import base_folder, load_lm, split_spec
+from cirag_dspy.distill.silver import Extracted, read_silver
+from cirag_dspy.distill.trajectories import Trajectory, read_trajectories, reasons
+from cirag_dspy.errors import DataError, RunError
+from cirag_dspy.files import digest, read_json, sha256, write_json
+from cirag_dspy.lms import load_lm, split_spec, trainable
 from cirag_dspy.lms.meter import LMMeter
-from cirag_dspy.lms.weights import fingerprint, model_folder
+from cirag_dspy.lms.weights import fingerprint
+from cirag_dspy.pipeline.alone import ANEW, finetune_file, training_report
+from cirag_dspy.pipeline.teaching import refusals_of, require_kept, teach, traces_file
 from cirag_dspy.pipeline.trainset import Move, OpenLM, Progress, TrainingSet
 from cirag_dspy.recipe import Recipe, system_of
-from cirag_dspy.systems import SYSTEMS, build_system, settings_of
+from cirag_dspy.systems import SYSTEMS, build_system
 
 Report = dict[str, Any]
 
@@ -103,12 +100,14 @@ class Pipeline:
         if not self.from_traces:
             for trainset in self.trainsets:
                 with meter.context():
-                    failed += self._collect(trainset)
+                    failed += teach(
+                        trainset, self.work, threads=self.threads, resume=self.resume, progress=self.progress
+                    )
         by_system: dict[str, list[Trajectory]] = {}
         for manifest, found in self.trajectories().values():
             by_system.setdefault(manifest["system"], []).extend(found)
         for system, trajectories in by_system.items():
-            _require_kept(system, trajectories)
+            require_kept(system, trajectories)
         calls = {name: value for name, value in meter.snapshot().items() if name != "by_module"}
         return {"files": self._kept(), "failed_passages": failed, "lm": calls}
 
@@ -123,7 +122,7 @@ class Pipeline:
             inputs, stamp = self._export_inputs(), self._export_stamp
             by_data: dict[str, list[Row]] = {}
             for file, (manifest, trajectories) in self.trajectories().items():
-                also = _refusals_of(file) if self.recipe.distillation.contrast else []
+                also = refusals_of(file) if self.recipe.distillation.contrast else []
                 rows = chat_rows(self.programs[manifest["system"]], [*trajectories, *also])
                 by_data.setdefault(self._entry_of(file, manifest), []).extend(rows)
             most = {trainset.name: trainset.data.most for trainset in self.trainsets}
@@ -133,7 +132,7 @@ class Pipeline:
             stamp.unlink(missing_ok=True)
             write_rows(self.work / "rows", sample(rows, self.recipe.distillation.most, self.recipe.seed))
             write_json(stamp, inputs)
-        return _read_json(self.work / "rows" / "report.json")
+        return read_json(self.work / "rows" / "report.json", ANEW)
 
     def finetune(self) -> Report:
         """Train the student on the rows.
@@ -144,11 +143,11 @@ class Pipeline:
         """
         if not self.rows_file.is_file():
             raise RunError(f"{self.rows_file} is missing: cirag-dspy export writes it")
-        base, init = _student(self.recipe.lm.student)
+        _, base, init = trainable(self.recipe.lm.student)
         settings = self.recipe.lora_settings
         inputs = {
-            "rows": _sha256(self.rows_file),
-            "student": fingerprint(base_folder(base), init),
+            "rows": sha256(self.rows_file),
+            "student": fingerprint(base, init),
             "settings": {name: value for name, value in asdict(settings).items() if name != "save_every"},
         }
         stamp = self.work / "adapter.json"
@@ -180,7 +179,7 @@ class Pipeline:
         made = {
             "name": self.recipe.optimizer,
             "trajectories": self._kept(),
-            "rows": _read_json(self.work / "rows" / "report.json"),
+            "rows": read_json(self.work / "rows" / "report.json", ANEW),
             "training": training_report(self.adapter),
         }
         return self._save(
@@ -289,10 +288,6 @@ class Pipeline:
         """The student's folder."""
         return self.work / "adapter"
 
-    def traces_file(self, trainset: TrainingSet, system: str, kind: str = "traces") -> Path:
-        """Where the trajectories of a data set and a system are."""
-        return self.work / f"{kind}-{trainset.name}-{system.replace(':', '-')}.jsonl"
-
     def trajectories(self) -> dict[Path, tuple[Report, list[Trajectory]]]:
         """The manifest and the trajectories of each file.
 
@@ -300,7 +295,7 @@ class Pipeline:
             RunError: A file is missing, or is of a system that the recipe does not train.
         """
         files = list(self.from_traces) or [
-            self.traces_file(trainset, system) for trainset in self.trainsets for system in self.recipe.systems
+            traces_file(self.work, trainset, system) for trainset in self.trainsets for system in self.recipe.systems
         ]
         found = {}
         for file in files:
@@ -316,60 +311,9 @@ class Pipeline:
     def _entry_of(self, file: Path, manifest: Report) -> str:
         """The name of the ``[[data]]`` entry that trajectories are of; of files from elsewhere, their data set."""
         for trainset in self.trainsets:
-            if file == self.traces_file(trainset, manifest["system"]):
+            if file == traces_file(self.work, trainset, manifest["system"]):
                 return trainset.name
         return str(manifest.get("dataset", ""))
-
-    def _collect(self, trainset: TrainingSet) -> int:
-        """The trajectories, refusals and triples of a data set; of how many passages the extraction failed."""
-        options = self.recipe.distillation
-        teacher = trainset.lm(self.recipe.lm.teacher)
-        with trainset.index(self.threads, self.progress) as (index, failed):
-            for system, settings in self.recipe.systems.items():
-                file = self.traces_file(trainset, system)
-                if not self.resume:
-                    file.unlink(missing_ok=True)
-                manifest = {
-                    "system": system,
-                    "settings": settings_of(system_of(system), **settings),
-                    "dataset": trainset.data.dataset,
-                    "split": trainset.data.split,
-                    "questions": _digest([example.id for example in trainset.train]),
-                    "corpus": index.corpus_hash,
-                    "embedder": self.recipe.embedder,
-                    "triples": index.extractor,
-                    "teacher": teacher.model,
-                    "metric": options.metric,
-                }
-                program = build_system(system_of(system), index, **settings)
-                with self.progress(len(trainset.train), "question") as move, dspy.context(lm=teacher):
-                    trajectories = collect(
-                        program,
-                        trainset.train,
-                        file,
-                        metric=trainset.metric(options.metric, options.threshold),
-                        threshold=options.threshold,
-                        threads=self.threads,
-                        manifest=manifest,
-                        on_done=lambda trajectory: move(),
-                    )
-                    if options.contrast:
-                        self._contrast(trainset, program, manifest, trajectories)
-            if trainset.data.triples:
-                write_silver(self.work / f"triples-{trainset.name}.jsonl", trainset.extracted(index))
-        return failed
-
-    def _contrast(self, trainset: TrainingSet, program: Any, manifest: Report, trajectories: list[Trajectory]) -> None:
-        """Ask the teacher for refusals, once for a file of trajectories."""
-        file = self.traces_file(trainset, manifest["system"], "refusals")
-        made_from = {"system": manifest["system"], "traces": _sha256(self.traces_file(trainset, manifest["system"]))}
-        if file.is_file() and read_trajectories(file)[0] == made_from:
-            return
-        found = [asdict(trajectory) for trajectory in refusals(program, trajectories, self.recipe.seed, self.threads)]
-        lines = [json.dumps(line, ensure_ascii=False) for line in [{"manifest": made_from}, *found]]
-        part = file.with_suffix(".part")
-        part.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        part.replace(file)
 
     def _save(self, program: Any, *, lm: Any, made: Report, also: Sequence[artifact.Part] = ()) -> Report:
         artifact.save(
@@ -399,9 +343,9 @@ class Pipeline:
         """What the rows depend on."""
         files = [*self.trajectories(), *self._triples_files()]
         return {
-            "files": {file.name: _sha256(file) for file in files},
-            "silver": _digest([[p.id, *(t.text for t in triples)] for p, triples in self.silver]),
-            "prompts": _digest({name: artifact.prompts(program) for name, program in self.programs.items()}),
+            "files": {file.name: sha256(file) for file in files},
+            "silver": digest([[p.id, *(t.text for t in triples)] for p, triples in self.silver]),
+            "prompts": digest({name: artifact.prompts(program) for name, program in self.programs.items()}),
             "most": [
                 dict(self.recipe.distillation.most),
                 *({data.dataset: dict(data.most)} for data in self.recipe.data),
@@ -409,84 +353,6 @@ class Pipeline:
             "contrast": self.recipe.distillation.contrast,
             "seed": self.recipe.seed,
         }
-
-
-def export_file(traces: Path, out: Path, *, shorten: bool = True) -> Report:
-    """The rows of a file of trajectories, for the system and settings that it was made with.
-
-    Raises:
-        DataError: It is no such file, or nothing in it can be trained on.
-        RunError: It does not name a system.
-    """
-    manifest, trajectories = read_trajectories(traces)
-    if not isinstance(manifest.get("settings"), dict):
-        raise RunError(f"{traces} does not say which system it is of: export it with a recipe and --from-traces")
-    settings = {key: tuple(value) if isinstance(value, list) else value for key, value in manifest["settings"].items()}
-    program = build_system(system_of(manifest.get("system", "")), None, **settings)
-    if shorten:
-        short_prompts(program)
-    _require_kept(manifest["system"], trajectories)
-    return write_rows(out, chat_rows(program, [*trajectories, *_refusals_of(traces)]))
-
-
-def finetune_file(
-    rows: Path,
-    out: Path,
-    *,
-    base: str,
-    settings: LoraSettings,
-    resume: bool = True,
-    device: str | None = None,
-    dtype: str | None = None,
-    on_step: Callable[[int, int, float], None] | None = None,
-) -> Report:
-    """Train an adapter on a file of rows; ``base`` is a local LM, its adapter, if it has one, is what is gone on from.
-
-    Raises:
-        DataError: The rows can't be trained on.
-        ModelError: ``base`` is no local model, or can't be had.
-        RunError: The folder belongs to other rows or settings.
-    """
-    model, init = _student(base)
-    if model != "embedded" and not model.startswith("local/"):
-        raise ModelError(f"{base} can't be trained here: give embedded, or local/MODEL")
-    from cirag_dspy.distill.lora import train
-
-    options: Report = {"resume": resume, "init": init, "device": device, "dtype": dtype, "on_step": on_step}
-    train(base_folder(model), read_rows(rows), out, settings, base_name=model.removeprefix("local/"), **options)
-    return training_report(out)
-
-
-def training_report(adapter: Path) -> Report:
-    """What an adapter's ``training.json`` says, its loss curve as its ends."""
-    record = _read_json(adapter / "training.json")
-    losses = [point[1] for point in record.pop("losses", [])]
-    record.pop("identity", None)
-    return record | ({"first_loss": losses[0], "last_loss": losses[-1]} if losses else {})
-
-
-def _require_kept(system: str, trajectories: Sequence[Trajectory]) -> None:
-    if any(trajectory.kept for trajectory in trajectories):
-        return
-    told = ", ".join(f"{reason}: {count}" for reason, count in reasons(trajectories).items()) or "there are none"
-    errors = [trajectory.reason for trajectory in trajectories if trajectory.reason.startswith("error")]
-    first = f"; the first {errors[0]}" if errors else ""
-    raise RunError(f"nothing to train on: no trajectory of {system} was kept, of {len(trajectories)} ({told}){first}")
-
-
-def _refusals_of(file: Path) -> list[Trajectory]:
-    """The refusals that were asked for after a file of trajectories, which lie beside it."""
-    beside = file.with_name(file.name.replace("traces", "refusals", 1))
-    if beside == file or not beside.is_file():
-        return []
-    manifest, found = read_trajectories(beside)
-    return found if manifest.get("traces") == _sha256(file) else []
-
-
-def _student(spec: str) -> tuple[str, Path | None]:
-    """The base of a local LM, and the folder of its adapter, if it has one."""
-    base, adapter = split_spec(spec)
-    return base, model_folder(adapter, adapter=True) if adapter else None
 
 
 def _put_aside(folder: Path) -> None:
@@ -498,21 +364,4 @@ def _put_aside(folder: Path) -> None:
 
 def _is_stamped(file: Path, inputs: Report) -> bool:
     """Whether a stage's output was made of these inputs, as the file beside it says."""
-    return file.is_file() and _read_json(file) == json.loads(json.dumps(inputs))
-
-
-def _read_json(file: Path) -> Report:
-    try:
-        value: Report = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise RunError(f"{file} can't be read ({error}): start the stage anew with --no-resume") from None
-    return value
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+    return file.is_file() and read_json(file, ANEW) == json.loads(json.dumps(inputs))

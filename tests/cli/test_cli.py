@@ -14,6 +14,7 @@ from tests.fakes import fields_of, openai_server
 
 COMMAND = str(Path(sys.executable).parent / "cirag-dspy")
 GOOD = {"OPENAI_API_KEY": "sk-test"}
+README = str(Path(__file__).parents[2] / "README.md")
 
 
 def cli(*arguments, env=None, cwd=None, timeout=120):
@@ -213,6 +214,28 @@ def test_eval_demo(tmp_path, cache):
 
 
 @pytest.mark.slow
+def test_eval_of_the_gold_itself(tmp_path, cache):
+    """The upper bound: annotations answer the very questions they annotate, and no LM is called."""
+    options = [
+        "--dataset",
+        "demo",
+        "--limit",
+        "3",
+        "--extract",
+        "given",
+        "--cache-dir",
+        cache,
+        "--out",
+        tmp_path / "run",
+    ]
+    done = cli("eval", *options, "--lm", "annotations", "--json")
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)["summary"]
+    assert summary["em"] > 0.5
+    assert summary["lm"]["prompt_tokens"] == summary["lm"]["completion_tokens"] == 0
+
+
+@pytest.mark.slow
 def test_eval_failures_exit_1_and_keep_the_rest(tmp_path, cache):
     def status(n):
         return (500, {}) if n == 1 else (200, {})
@@ -254,6 +277,7 @@ def test_eval_failures_exit_1_and_keep_the_rest(tmp_path, cache):
         (["eval", "--dataset", "demo", "--lm", "nonsense"], "nonsense"),
         (["eval", "--dataset", "hotpotqa"], "--data-dir"),
         (["eval", "--dataset", "hotpotqa", "--data-dir", "/nowhere"], "/nowhere"),
+        (["index", README, "--out", "{tmp}/i", "--lm", "annotations"], "annotations is no model"),
         (["ask", "q", "--index", "/nowhere"], "/nowhere"),
         (["ask", " ", "--index", "/nowhere"], "the question is empty"),
         (["index", "/nowhere", "--out", "{tmp}/i"], "/nowhere"),

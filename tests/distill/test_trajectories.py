@@ -435,7 +435,7 @@ def test_a_row_may_hold_any_character(tmp_path):
     row = {"predictor": "p", "id": "1"}
     row["messages"] = [{"role": "user", "content": text}, {"role": "assistant", "content": text}]
     write_rows(tmp_path, [row])
-    assert read_rows(tmp_path / "joint.jsonl") == [row]
+    assert read_rows(tmp_path / "joint.jsonl")[0]["messages"] == row["messages"]
 
 
 def test_files_for_any_trainer(index, tmp_path):
@@ -448,7 +448,9 @@ def test_files_for_any_trainer(index, tmp_path):
     assert report["by_predictor"]["integration.integrate"]["targets"] == 3
     names = sorted(path.name for path in (tmp_path / "rows").iterdir())
     assert names == ["cascade.triples.jsonl", "integration.integrate.jsonl", "joint.jsonl", "report.json"]
-    assert read_rows(tmp_path / "rows" / "joint.jsonl") == rows
+    assert [row["messages"] for row in read_rows(tmp_path / "rows" / "joint.jsonl")] == [r["messages"] for r in rows]
+    for file in (tmp_path / "rows").glob("*.jsonl"):
+        assert all(json.loads(line).keys() == {"messages"} for line in file.read_text().splitlines())
     loaded = datasets.load_dataset(
         "json", data_files=str(tmp_path / "rows" / "joint.jsonl"), split="train", cache_dir=str(tmp_path / "hf")
     )
