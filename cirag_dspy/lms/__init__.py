@@ -98,7 +98,7 @@ def _annotations(options: dict[str, Any]) -> dspy.LM:
     from cirag_dspy.lms.annotations import AnnotationsEngine, AsyncAnnotationsEngine
 
     if not options.get("examples"):
-        raise ModelError("annotations is no model: it answers a benchmark's own questions from their gold, in eval and compile")
+        raise ModelError("annotations is no model: it answers a benchmark's own questions from gold (eval, compile)")
     engine = AnnotationsEngine(options["examples"], options.get("passages") or (), options.get("triples"))
     made = {"engine": engine, "async_engine": AsyncAnnotationsEngine(engine), "cache": False, "num_retries": 0}
     return _make(f"annotations/{engine.content}", {"max_tokens": None, "temperature": None} | made)

@@ -359,7 +359,7 @@ def test_what_it_cannot_answer_is_said(ask):
         ask(AnswerAnyway, question="Who?", passages="x")
     with pytest.raises(Exception, match="give a real LM for anything else"):
         ask("subject -> joke", subject="x")
-    with pytest.raises(ModelError, match="answers a benchmark's own questions from their gold"):
+    with pytest.raises(ModelError, match="answers a benchmark's own questions from gold"):
         load_lm("annotations")
 
 
