@@ -61,6 +61,21 @@ class Integrate(dspy.Signature):
     next_query: str = dspy.OutputField(desc="a short search query; none if nothing is missing", default="")
 
 
+class IntegrateByCopying(dspy.Signature):
+    """Gather the facts that answer the question, one search at a time. Of the facts just found, copy those that lead to
+    the answer, also when several lines of reasoning are open. Then ask for the most important fact still missing, by
+    the names found so far, or for nothing if the facts kept answer the question.
+    """
+
+    # The same for small models, which copy a line more surely than they find its number. It is their thought as well.
+    history: dspy.History = dspy.InputField()
+    question: str = dspy.InputField(desc="the question to answer in the end")
+    query: str = dspy.InputField(desc="what was searched for this time")
+    facts: str = dspy.InputField(desc="head | relation | tail, a fact a line")
+    core: str = dspy.OutputField(desc="the facts to keep as they are written, a line each; none if none helps")
+    next_query: str = dspy.OutputField(desc="a short search query; none if nothing is missing", default="")
+
+
 class AnswerIfSufficient(dspy.Signature):
     """Answer the question from the evidence alone, in as few words as possible: a name, a date, a number, yes or no. If
     the evidence is not enough to answer, reply unanswerable.

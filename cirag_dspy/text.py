@@ -172,6 +172,14 @@ def _bare(line: str) -> str:
     return _ANSWER_LEAD.sub("", line.strip().lstrip("*_`# "), count=1).strip().strip("*_`").strip()
 
 
+def fact_lines(text: str) -> list[str]:
+    """The facts of a prompt, one a line, without their numbers where they are numbered."""
+    lines = text.splitlines()
+    if all(line.startswith(f"{number}. ") for number, line in enumerate(lines, 1)):
+        return [line.partition(". ")[2] for line in lines]
+    return lines
+
+
 def best_sentence(text: str, sentences: Sequence[str]) -> int:
     """Index of the sentence that holds most of the distinct words of ``text``; ties go to the first.
 

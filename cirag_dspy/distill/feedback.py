@@ -91,7 +91,7 @@ class _Told:
         core, rejected = parse_core(str(outputs.get("core") or ""), shown)
         lines = []
         if rejected or (not core and not says_nothing(str(outputs.get("core") or ""))):
-            lines.append(f"core must be numbers of the list, 1 to {len(shown)}, or none.")
+            lines.append(f"core must name facts of the list of {len(shown)}, or say none.")
         if not self.passages:
             return lines
         before = [triple for hop in hops[:number] for triple in hop.core]

@@ -20,12 +20,12 @@ from cirag_dspy.adapter import LineAdapter
 from cirag_dspy.distill.trajectories import Call, Trajectory, Turn
 from cirag_dspy.errors import DataError
 from cirag_dspy.files import write_json, write_lines
-from cirag_dspy.modules.integrate import read_query
+from cirag_dspy.modules.integrate import read_query, write_decision
 from cirag_dspy.modules.parse import parse_core, parse_triples, says_nothing
 from cirag_dspy.modules.reader import read_answer
 from cirag_dspy.schema import Passage, Triple
-from cirag_dspy.signatures import NO_QUERY, REFUSAL
-from cirag_dspy.text import is_refusal, one_line
+from cirag_dspy.signatures import REFUSAL, IntegrateByCopying
+from cirag_dspy.text import fact_lines, is_refusal, one_line
 
 Row = dict[str, Any]
 JOINT = "joint"
@@ -221,11 +221,12 @@ def _target(call: Call, signature: type[dspy.Signature]) -> Turn:
     """
     outputs = {name: text for name, text in call.outputs.items() if text}
     if "facts" in call.inputs and "core" in call.outputs:  # as the turns before it are shown
-        candidates = [_fact(line.partition(". ")[2]) for line in call.inputs["facts"].splitlines()]
+        candidates = [_fact(line) for line in fact_lines(call.inputs["facts"])]
         core, _ = parse_core(call.outputs["core"], candidates)
-        outputs["thought"] = one_line(call.outputs.get("thought", ""))
-        outputs["core"] = ", ".join(str(candidates.index(triple) + 1) for triple in core) or "none"
-        outputs["next_query"] = read_query(call.outputs.get("next_query", "")) or NO_QUERY
+        copies = signature.__name__ == IntegrateByCopying.__name__
+        thought = one_line(outputs.pop("thought", ""))
+        query = read_query(call.outputs.get("next_query", ""))
+        outputs |= write_decision(thought, core, candidates, query, copies=copies)
     if "passage" in call.inputs and "triples" in call.outputs:
         text = call.outputs["triples"]
         outputs["triples"] = _compact(parse_triples(text)[0]) or ("none" if says_nothing(text) else "")

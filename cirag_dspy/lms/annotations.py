@@ -19,13 +19,12 @@ from cirag_dspy.lms.gold import GoldChain
 from cirag_dspy.lms.patterns import pattern_triples
 from cirag_dspy.schema import Passage, Triple
 from cirag_dspy.signatures import NO_QUERY, REFUSAL
-from cirag_dspy.text import match_key, words
+from cirag_dspy.text import fact_lines, match_key, words
 
 _INPUTS = "title|passage|entities|question|query|facts|evidence|passages|problem"
 _OUTPUTS = "thought|core|next_query"
 _LABEL = re.compile(rf"^(?:({_INPUTS}|{_OUTPUTS}):[ ]?|\[\[ ## (\w+) ## \]\]\n?)", re.M)
 _REMINDER = "\n\nRespond with the corresponding output fields"  # DSPy's own, behind the last field
-_NUMBERED = re.compile(r"^(\d+)\. (.+)$", re.M)
 _CLOSED_QUESTION = re.compile(r"^(?:are|is|was|were|do|does|did|has|have|can)\b(?!.*\bor\b)", re.I)
 _CHOICE = re.compile(r"(?:,|:|\bbetween)\s+(?P<one>[^,]+(?:, [^,]+)*?),? (?:or|and) (?P<other>[^,?]+?)\s*\?*$")
 MOST_PER_STEP = 2
@@ -129,10 +128,12 @@ class AnnotationsEngine:
         queries = {match_key(now["question"]), match_key(now.get("query", ""))}
         for (role, shown), (_, decided) in pairwise(turns):
             if role == "user" and match_key(shown.get("question", "")) == match_key(now["question"]):
-                facts = dict(_NUMBERED.findall(shown.get("facts", "")))
-                known += [facts[n] for n in re.findall(r"\d+", decided.get("core", "")) if n in facts]
+                facts = _facts(shown.get("facts", ""))
+                core = decided.get("core", "")
+                copied = [fact for fact in facts.values() if fact in core.splitlines()]
+                known += copied or [facts[n] for n in re.findall(r"\d+", core) if n in facts]
                 queries.add(match_key(shown.get("query", "")))
-        facts = dict(_NUMBERED.findall(now["facts"]))
+        facts = _facts(now["facts"])
         kept = chain.supporting(now["question"], facts, known, most=MOST_PER_STEP)
         known += [facts[number] for number in kept]
         missing = chain.next_query(now["question"], known, asked=queries)
@@ -173,6 +174,11 @@ def _fields(text: str) -> dict[str, str]:
     for name, value in zip(names, pieces[3::3], strict=True):
         found.setdefault(name, value.strip())
     return found
+
+
+def _facts(text: str) -> dict[str, str]:
+    """The facts of a prompt by their numbers, shown or not."""
+    return {str(number): fact for number, fact in enumerate(fact_lines(text), 1)}
 
 
 def _guess(question: str) -> str:

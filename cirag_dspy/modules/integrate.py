@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import dspy
 
 from cirag_dspy.modules.ask import Inputs, Reply, ask
 from cirag_dspy.modules.parse import parse_core, says_nothing
 from cirag_dspy.schema import Hop, Triple
-from cirag_dspy.signatures import NO_QUERY, Integrate
+from cirag_dspy.signatures import NO_QUERY, Integrate, IntegrateByCopying
 from cirag_dspy.text import is_empty_query, one_line
 
 
 class Integration(dspy.Module):
-    """Keeps the candidates that matter and asks for what is missing, as one turn of a conversation per hop."""
+    """Keeps the candidates that matter and asks for what is missing, as one turn of a conversation per hop.
 
-    def __init__(self) -> None:
+    Args:
+        core: How the candidates to keep are named: by their ``"numbers"``, or by their ``"text"``, copied.
+    """
+
+    def __init__(self, core: Literal["numbers", "text"] = "numbers") -> None:
         super().__init__()
-        self.integrate = dspy.Predict(Integrate)
+        self.copies = core == "text"
+        self.integrate = dspy.Predict(IntegrateByCopying if self.copies else Integrate)
 
     def forward(
         self, question: str, query: str, candidates: Sequence[Triple], hops: Sequence[Hop] = ()
@@ -37,8 +42,8 @@ class Integration(dspy.Module):
             (choices that are no candidate) and ``error`` (empty, or why the reply could not be used: then nothing is
             kept and nothing asked, and the evidence so far stands).
         """
-        history = dspy.History(messages=[_turn(question, hop) for hop in hops])
-        inputs = {**_observation(question, query, candidates), "history": history}
+        history = dspy.History(messages=[self._turn(question, hop) for hop in hops])
+        inputs = {**self._observation(question, query, candidates), "history": history}
         reply = ask(self.integrate, inputs, check=lambda reply: _problem(reply, candidates), shrink=_shorter)
         core, rejected = parse_core(reply["core"], candidates)
         next_query = read_query(reply["next_query"])
@@ -52,21 +57,28 @@ class Integration(dspy.Module):
             error=reply.problem,
         )
 
+    def _observation(self, question: str, query: str, candidates: Sequence[Triple]) -> Inputs:
+        facts = [one_line(triple.text) for triple in candidates]
+        if not self.copies:
+            facts = [f"{number}. {fact}" for number, fact in enumerate(facts, 1)]
+        return {"question": one_line(question), "query": one_line(query), "facts": "\n".join(facts) or "none"}
 
-def _observation(question: str, query: str, candidates: Sequence[Triple]) -> Inputs:
-    facts = "\n".join(f"{number}. {one_line(triple.text)}" for number, triple in enumerate(candidates, 1))
-    return {"question": one_line(question), "query": one_line(query), "facts": facts or "none"}
+    def _turn(self, question: str, hop: Hop) -> dict[str, Any]:
+        """An earlier hop as the turn it was: what was shown, and the decision in its canonical form."""
+        decision = write_decision(hop.thought, hop.core, hop.candidates, hop.next_query, copies=self.copies)
+        return {**self._observation(question, hop.query, hop.candidates), **decision}
 
 
-def _turn(question: str, hop: Hop) -> dict[str, Any]:
-    """An earlier hop as the turn it was: what was shown, and the decision in its canonical form."""
-    numbers = [str(hop.candidates.index(triple) + 1) for triple in hop.core]
-    decision = {
-        "thought": hop.thought,
-        "core": ", ".join(numbers) or "none",
-        "next_query": hop.next_query or NO_QUERY,
-    }
-    return {**_observation(question, hop.query, hop.candidates), **decision}
+def write_decision(
+    thought: str, core: Sequence[Triple], candidates: Sequence[Triple], next_query: str, *, copies: bool
+) -> dict[str, str]:
+    """A decision in its canonical form: what earlier turns are shown as, and what a student is trained on."""
+    if copies:
+        kept = "\n".join(one_line(triple.text) for triple in core)
+    else:
+        kept = ", ".join(str(candidates.index(triple) + 1) for triple in core)
+    decision = {"core": kept or "none", "next_query": next_query or NO_QUERY}
+    return {"thought": thought, **decision} if thought else decision
 
 
 def read_query(text: str) -> str:
@@ -82,8 +94,8 @@ def _problem(reply: Reply, candidates: Sequence[Triple]) -> str:
     if reply.problem or core or says_nothing(reply["core"]) or (not reply["core"] and reply["next_query"]):
         return reply.problem
     if rejected:
-        return f"core names no fact of the list; use the numbers 1 to {len(candidates)}, or none"
-    return "core has no numbers; write the numbers of the facts to keep, or none"
+        return f"core names no fact of the list of {len(candidates)}; keep one of these, or none"
+    return "core says nothing; write which facts to keep, or none"
 
 
 def _shorter(inputs: Inputs) -> Inputs | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -86,15 +87,30 @@ def _choices(line: str, candidates: Sequence[Triple], by_text: Mapping[str, Trip
         return candidates[number - 1] if 1 <= number <= len(candidates) else None
 
     if re.search(r"[^\W\d_]", _NUMBER_WORDS.sub("", line)):
-        # Words: a copied fact. They decide; where they were altered, the number in front of them does.
+        # Words: a copied fact. They decide; where they were altered, the number in front of them does, else most words.
         front = _FRONT_NUMBER.match(line)
         body = line[front.end() :] if front else line
-        copied = [by_text.get(match_key(" ".join(fields))) for item in _items(body) if (fields := _fields(item))]
+        texts = [" ".join(fields) for item in _items(body) if (fields := _fields(item))]
+        copied = [by_text.get(match_key(text)) for text in texts]
         if copied and front and copied[0] is None:
             copied[0] = numbered(int(front.group(1)))
         if copied:
-            return copied
+            return [known or _nearest(text, candidates) for known, text in zip(copied, texts, strict=True)]
     return [numbered(number) for number in _numbers(line)]
+
+
+def _nearest(text: str, candidates: Sequence[Triple]) -> Triple | None:
+    """The candidate that shares most words with a fact that was not copied exactly, the first of equals; none if the F1
+    of their words is below KiRAG's 0.6.
+    """
+    wanted = Counter(words(text))
+    best, most = None, 0.6
+    for candidate in reversed(candidates):
+        told = Counter(words(candidate.text))
+        shared = 2 * (wanted & told).total() / (wanted.total() + told.total())
+        if shared >= most:
+            best, most = candidate, shared
+    return best
 
 
 def _numbers(line: str) -> list[int]:

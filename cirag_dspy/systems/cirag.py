@@ -31,6 +31,8 @@ class CIRAGModule(dspy.Module):
         max_hops: Hops at most (L).
         levels: Granularities of the cascade, of ``triples``, ``sentences`` and ``passages``.
         rank: Whether the retriever ranks the candidates.
+        core: How the integrator names the candidates that it keeps: by their ``"numbers"`` (fewer tokens), or by their
+            ``"text"``, copied, which small models do more surely.
         extract: How triples of passages without any are extracted at query time: in ``"one"`` call a passage, in
             ``"two"`` (the paper's prompts), or ``None``, not at all.
         threads: LM calls at a time for that extraction.
@@ -45,6 +47,7 @@ class CIRAGModule(dspy.Module):
         max_hops: int = 4,
         levels: Sequence[Level] = LEVELS,
         rank: bool = True,
+        core: Literal["numbers", "text"] = "numbers",
         extract: Literal["one", "two"] | None = "one",
         threads: int = 8,
     ) -> None:
@@ -52,11 +55,13 @@ class CIRAGModule(dspy.Module):
         for name, value in (("k", k), ("n", n), ("max_hops", max_hops), ("threads", threads)):
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, not {value}")
+        if core not in ("numbers", "text"):
+            raise ValueError(f"core must be numbers or text, not {core}")
         self.index = index
         self.max_hops = max_hops
         extractor = Extract(extract) if extract else None
         self.construct = Construct(index, extractor, k=k, n=n, rank=rank, threads=threads)
-        self.integration = Integration()
+        self.integration = Integration(core)
         self.cascade = Cascade(index, levels=levels)
 
     def forward(self, question: str) -> dspy.Prediction:

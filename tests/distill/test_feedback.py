@@ -88,10 +88,10 @@ def test_a_query_that_was_not_searched_for_is_not_judged():
 
 def test_choices_that_are_none_of_the_list():
     assert integrated("7", QUERY)[:2] == [
-        "core must be numbers of the list, 1 to 4, or none.",
+        "core must name facts of the list of 4, or say none.",
         "It left out facts of the gold evidence: Harbor Song | was directed by | Ada Brook.",
     ]
-    assert integrated("the first", QUERY)[0] == "core must be numbers of the list, 1 to 4, or none."
+    assert integrated("the first", QUERY)[0] == "core must name facts of the list of 4, or say none."
     assert integrated("none", QUERY)[0].startswith("It left out")
 
 

@@ -387,18 +387,32 @@ def test_answers_as_the_program_reads_them(index, outputs, target):
     [
         (
             {"thought": "a\nb", "core": "B | c | d", "next_query": '"B e"\nthat is missing'},
-            "a b\ncore: 2\nnext_query: B e",
+            "thought: a b\ncore: 2\nnext_query: B e",
         ),
-        ({"thought": "t", "core": "", "next_query": "x"}, "t\ncore: none\nnext_query: x"),
-        ({"core": "2, 1, 7", "next_query": ""}, "\ncore: 2, 1\nnext_query: none"),
-        ({"thought": "t", "core": "1", "next_query": "None needed, we know."}, "t\ncore: 1\nnext_query: none"),
+        ({"thought": "t", "core": "", "next_query": "x"}, "thought: t\ncore: none\nnext_query: x"),
+        ({"core": "2, 1, 7", "next_query": ""}, "core: 2, 1\nnext_query: none"),
+        ({"thought": "t", "core": "1", "next_query": "None needed, we know."}, "thought: t\ncore: 1\nnext_query: none"),
     ],
 )
 def test_decisions_as_they_are_shown_at_the_next_hop(index, outputs, target):
     (row,) = rows_of(
         index, call("integration.integrate", outputs, question="q", query="q", facts="1. A | b | c\n2. B | c | d")
     )
-    assert row["messages"][-1]["content"].replace("thought: ", "").replace("thought:", "") == target
+    assert row["messages"][-1]["content"] == target
+
+
+def test_a_student_that_copies_is_taught_the_facts_themselves(index):
+    program = CIRAGModule(index, core="text")
+    facts = "A | b | c\nB | c | d"
+    history = [{"question": "q", "query": "q", "facts": facts, "core": "A | b | c", "next_query": "B"}]
+    given = call("integration.integrate", {"core": "2", "next_query": ""}, question="q", query="B", facts=facts)
+    given.history.extend(history)
+    (row,) = chat_rows(program, [Trajectory("1", "q", "", 1.0, True, "", [given])])
+    assert [message["content"] for message in row["messages"] if message["role"] == "assistant"] == [
+        "core: A | b | c\nnext_query: B",
+        "core: B | c | d\nnext_query: none",
+    ]
+    assert row["messages"][-2]["content"] == "question: q\nquery: B\nfacts:\nA | b | c\nB | c | d"
 
 
 @pytest.mark.parametrize("triples", ["", "I cannot do that.", "a | b"])

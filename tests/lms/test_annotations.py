@@ -13,6 +13,7 @@ from cirag_dspy.signatures import (
     ExtractTriples,
     FindEntities,
     Integrate,
+    IntegrateByCopying,
     RelateEntities,
 )
 
@@ -93,6 +94,7 @@ def facts(*lines):
 def integrate(ask, example, query, shown, turns=()):
     return ask(
         Integrate,
+        IntegrateByCopying,
         history=dspy.History(messages=list(turns)),
         question=example.question,
         query=query,
@@ -122,6 +124,19 @@ def test_keeps_what_states_a_step_and_asks_for_the_next_evidence(ask):
     reply = integrate(ask, WIKI, WIKI.question, FIRST)
     assert (reply.core, reply.next_query) == ("2", "Ada Brook place of birth")
     assert reply.thought == "Harbor Song directed by Ada Brook"
+
+
+def test_facts_without_numbers_and_turns_that_copied_them(ask):
+    """As the program shows them to a student that copies; the teacher still answers with numbers."""
+    first = turn(WIKI, WIKI.question, FIRST, FIRST[1], "Ada Brook place of birth") | {"facts": "\n".join(FIRST)}
+    reply = ask(
+        IntegrateByCopying,
+        history=dspy.History(messages=[first]),
+        question=WIKI.question,
+        query="Ada Brook place of birth",
+        facts="Tom Hale | born in | Mora\nAda Brook | was born in | Velden",
+    )
+    assert (reply.core, reply.next_query) == ("2", "none")
 
 
 def test_the_conversation_counts_and_the_last_step_ends_it(ask):

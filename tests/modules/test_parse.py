@@ -125,6 +125,8 @@ CANDIDATES = [
         ("[2] York | is in | England", [2], 0),
         ("fact 1: Anna Lee | born | in York", [1], 0),
         ("- X | y | Z", [], 1),
+        ("Anna Lee | was born in | York", [1], 0),  # 5 words of 6 and of 5: F1 10/11
+        ("Anne Lee | death | 1911", [], 1),  # 2 words of 4 and of 4: 0.5, below KiRAG's 0.6
         ("None of the facts help.", [], 0),
         ("None of the 3 facts help", [], 0),
         ("none except 2", [2], 0),

@@ -10,7 +10,7 @@ from cirag_dspy.corpus.index import CorpusIndex
 from cirag_dspy.corpus.ingest import Document
 from cirag_dspy.schema import Citation, Extraction
 from cirag_dspy.systems.cirag import CIRAGModule
-from tests.fakes import WordEncoder, scripted_lm
+from tests.fakes import WordEncoder, fields_of, scripted_lm
 from tests.systems.world import PASSAGES, TRIPLES, GoldLM, fill
 
 DIRECTED = ("Harbor Song", "was directed by", "Ada Brook")
@@ -71,6 +71,24 @@ def test_two_hops(filled):
         Citation(PASSAGES["Ada Brook"].id, "Ada Brook", 1, "Ada Brook was born in Velden."),
     ]
     assert titles(prediction.passages)[:2] == ["Harbor Song", "Ada Brook"]
+
+
+def test_facts_are_copied_where_the_integrator_is_told_to(filled):
+    """An altered copy counts as the candidate that it shares most words with."""
+    replies = [
+        "core: Harbor Song | directed by | Ada Brook\nnext_query: Ada Brook was born in",
+        "core: Ada Brook | was born in | Velden\nnext_query: none",
+        "answer: Velden",
+    ]
+    prediction, engine = ask(filled, replies, "Where was the director of Harbor Song born?", core="text")
+    assert prediction.triples == [TRIPLES["Harbor Song"][1], TRIPLES["Ada Brook"][1]]
+    assert (prediction.answer, prediction.level) == ("Velden", "triples")
+    shown = fields_of(engine.prompts[1][1]["content"])["facts"].splitlines()
+    assert set(shown) == {t.text for title in ("Harbor Song", "Harbor Light") for t in TRIPLES[title]}
+    # The turn before is shown as it counted: the candidate's own words.
+    assert engine.prompts[1][2]["content"] == (
+        "core: Harbor Song | was directed by | Ada Brook\nnext_query: Ada Brook was born in"
+    )
 
 
 def test_three_hops(filled):
