@@ -57,6 +57,7 @@ class RecipeData:
         val: The last so many of them are kept for validation, and not trained on.
         triples: The triples of so many of its passages, as the extraction LM writes them, are trained on too; passages
             that support an answer come first.
+        extraction: Writes the triples of its corpus; empty: what ``[lm]`` says.
         most: Rows of a predictor at most, of those that come from here.
     """
 
@@ -66,12 +67,15 @@ class RecipeData:
     skip: int = 0
     val: int = 0
     triples: int = 0
+    extraction: str = ""
     most: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class RecipeTriples:
-    """``[[triples]]``: passages with the triples that some LM extracted; a JSONL file of ``title, text, triples``."""
+    """``[[triples]]``: passages with the triples that some LM extracted; a JSONL file of ``title, text, triples``, in
+    ``--data-dir`` or where the command is run.
+    """
 
     file: str
     limit: int | None = None

@@ -56,7 +56,7 @@ def _teaching(pipeline: Pipeline, trainset: TrainingSet) -> list[Step]:
     steps: list[Step] = []
     if trainset.calls and any(questions.values()):
         passages = trainset.benchmark.passages
-        cost = _by(recipe.extraction, extraction_cost(passages, trainset.calls))
+        cost = _by(trainset.extraction, extraction_cost(passages, trainset.calls))
         steps.append({"stage": "extraction", "data": trainset.name, "passages": len(passages), **cost})
     if recipe.optimizer == "gepa":
         return steps  # it learns from feedback, not from a teacher

@@ -245,9 +245,10 @@ class Pipeline:
         """The passages and triples of the recipe's ``[[triples]]``."""
         pairs: list[Extracted] = []
         for entry in self.recipe.triples:
-            file = (self.data_dir or Path()) / entry.file
-            if not file.is_file():
-                raise DataError(f"{file} is missing: --data-dir names the folder that [[triples]] are in")
+            places = [(self.data_dir or Path()) / entry.file, Path(entry.file)]
+            file = next(filter(Path.is_file, places), None)
+            if file is None:
+                raise DataError(f"{places[0]} is missing: --data-dir names the folder that [[triples]] are in")
             pairs += read_silver(file, skip=entry.skip, limit=entry.limit)
         return pairs
 

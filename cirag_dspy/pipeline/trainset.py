@@ -101,10 +101,15 @@ class TrainingSet:
                 return str(calls)
         return ""
 
+    @property
+    def extraction(self) -> str:
+        """The LM that writes the corpus' triples."""
+        return self.data.extraction or self.recipe.extraction
+
     @contextmanager
     def index(self, threads: int, progress: Progress) -> Iterator[tuple[CorpusIndex, int]]:
         """The corpus' index with the triples of all passages, and of how many the extraction failed."""
-        writer = self.lm(self.recipe.extraction) if self.calls else None
+        writer = self.lm(self.extraction) if self.calls else None
         with progress(len(self.benchmark.passages), "passage") as move:
             index = open_corpus(
                 self.benchmark,
