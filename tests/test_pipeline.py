@@ -336,11 +336,14 @@ MUSIQUE = RECIPE.replace('dataset = "demo"\nlimit = 4\ntriples = 3', 'dataset = 
 
 
 def test_questions_are_chosen_and_held_back(make, data_dir):
-    text = MUSIQUE.replace("limit = 6", 'skip = 2\nlimit = 5\nval = 2\n[[data]]\ndataset = "musique"\nskip = 7')
+    text = MUSIQUE.replace(
+        "limit = 6", 'skip = 2\nlimit = 5\nval = 2\n[[data]]\ndataset = "musique"\nskip = 7\nextraction = "x/y"'
+    )
     first, second = make(text=text, data_dir=data_dir).trainsets
     assert [example.id for example in first.train] == ["2hop__2", "2hop__3", "2hop__4"]
     assert [example.id for example in first.val] == ["2hop__5", "2hop__6"]
     assert (first.name, second.name, len(second.train)) == ("musique", "musique-2", 1)
+    assert (first.extraction, second.extraction) == ("annotations", "x/y")
     with pytest.raises(DataError, match="has no questions after the first 8"):
         _ = make("data.skip=8", text=MUSIQUE, data_dir=data_dir).trainsets[0].train
     with pytest.raises(DataError, match="val=8 leaves none of 8 musique questions"):
@@ -349,6 +352,11 @@ def test_questions_are_chosen_and_held_back(make, data_dir):
         _ = make(text=MUSIQUE).silver
     with pytest.raises(DataError, match="no file of musique dev"):
         _ = make("data.split=dev", text=MUSIQUE, data_dir=data_dir).trainsets[0].train
+
+
+def test_silver_triples_may_lie_where_the_command_is_run(make, data_dir, monkeypatch):
+    monkeypatch.chdir(data_dir)
+    assert [passage.title for passage, _ in make(text=MUSIQUE).silver] == ["T1", "T2", "T3"]
 
 
 def test_silver_triples_teach_extraction_and_are_what_annotations_extract(make, data_dir):
