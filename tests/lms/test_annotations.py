@@ -94,7 +94,6 @@ def facts(*lines):
 def integrate(ask, example, query, shown, turns=()):
     return ask(
         Integrate,
-        IntegrateByCopying,
         history=dspy.History(messages=list(turns)),
         question=example.question,
         query=query,
