@@ -67,7 +67,7 @@ class IntegrateByCopying(dspy.Signature):
     the names found so far, or for nothing if the facts kept answer the question.
     """
 
-    # The same for small models, which copy a line more surely than they find its number. It is their thought as well.
+    # The same for small models, which wrote one fact in their thought and another one's number: the copy is the choice.
     history: dspy.History = dspy.InputField()
     question: str = dspy.InputField(desc="the question to answer in the end")
     query: str = dspy.InputField(desc="what was searched for this time")

@@ -348,7 +348,7 @@ def test_questions_are_chosen_and_held_back(make, data_dir):
         _ = make("data.skip=8", text=MUSIQUE, data_dir=data_dir).trainsets[0].train
     with pytest.raises(DataError, match="val=8 leaves none of 8 musique questions"):
         _ = make("data.val=8", text=MUSIQUE.replace("limit = 6", ""), data_dir=data_dir).trainsets[0].train
-    with pytest.raises(DataError, match=r"silver.jsonl is missing: --data-dir names the folder that \[\[triples"):
+    with pytest.raises(DataError, match=r"silver.jsonl is missing, and so is silver.jsonl here: --data-dir names"):
         _ = make(text=MUSIQUE).silver
     with pytest.raises(DataError, match="no file of musique dev"):
         _ = make("data.split=dev", text=MUSIQUE, data_dir=data_dir).trainsets[0].train

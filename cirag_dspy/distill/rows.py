@@ -24,7 +24,7 @@ from cirag_dspy.modules.integrate import read_query, write_decision
 from cirag_dspy.modules.parse import parse_core, parse_triples, says_nothing
 from cirag_dspy.modules.reader import read_answer
 from cirag_dspy.schema import Passage, Triple
-from cirag_dspy.signatures import REFUSAL, IntegrateByCopying
+from cirag_dspy.signatures import REFUSAL
 from cirag_dspy.text import fact_lines, is_refusal, one_line
 
 Row = dict[str, Any]
@@ -223,10 +223,9 @@ def _target(call: Call, signature: type[dspy.Signature]) -> Turn:
     if "facts" in call.inputs and "core" in call.outputs:  # as the turns before it are shown
         candidates = [_fact(line) for line in fact_lines(call.inputs["facts"])]
         core, _ = parse_core(call.outputs["core"], candidates)
-        copies = signature.__name__ == IntegrateByCopying.__name__
         thought = one_line(outputs.pop("thought", ""))
         query = read_query(call.outputs.get("next_query", ""))
-        outputs |= write_decision(thought, core, candidates, query, copies=copies)
+        outputs |= write_decision(signature, thought, core, candidates, query)
     if "passage" in call.inputs and "triples" in call.outputs:
         text = call.outputs["triples"]
         outputs["triples"] = _compact(parse_triples(text)[0]) or ("none" if says_nothing(text) else "")

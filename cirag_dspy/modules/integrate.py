@@ -23,8 +23,7 @@ class Integration(dspy.Module):
 
     def __init__(self, core: Literal["numbers", "text"] = "numbers") -> None:
         super().__init__()
-        self.copies = core == "text"
-        self.integrate = dspy.Predict(IntegrateByCopying if self.copies else Integrate)
+        self.integrate = dspy.Predict(IntegrateByCopying if core == "text" else Integrate)
 
     def forward(
         self, question: str, query: str, candidates: Sequence[Triple], hops: Sequence[Hop] = ()
@@ -59,21 +58,30 @@ class Integration(dspy.Module):
 
     def _observation(self, question: str, query: str, candidates: Sequence[Triple]) -> Inputs:
         facts = [one_line(triple.text) for triple in candidates]
-        if not self.copies:
+        if not copies_facts(self.integrate.signature):
             facts = [f"{number}. {fact}" for number, fact in enumerate(facts, 1)]
         return {"question": one_line(question), "query": one_line(query), "facts": "\n".join(facts) or "none"}
 
     def _turn(self, question: str, hop: Hop) -> dict[str, Any]:
         """An earlier hop as the turn it was: what was shown, and the decision in its canonical form."""
-        decision = write_decision(hop.thought, hop.core, hop.candidates, hop.next_query, copies=self.copies)
+        decision = write_decision(self.integrate.signature, hop.thought, hop.core, hop.candidates, hop.next_query)
         return {**self._observation(question, hop.query, hop.candidates), **decision}
 
 
+def copies_facts(signature: type[dspy.Signature]) -> bool:
+    """Whether a prompt has its facts copied; if not, they are numbered. Other instructions leave it its name."""
+    return signature.__name__ == IntegrateByCopying.__name__
+
+
 def write_decision(
-    thought: str, core: Sequence[Triple], candidates: Sequence[Triple], next_query: str, *, copies: bool
+    signature: type[dspy.Signature],
+    thought: str,
+    core: Sequence[Triple],
+    candidates: Sequence[Triple],
+    next_query: str,
 ) -> dict[str, str]:
     """A decision in its canonical form: what earlier turns are shown as, and what a student is trained on."""
-    if copies:
+    if copies_facts(signature):
         kept = "\n".join(one_line(triple.text) for triple in core)
     else:
         kept = ", ".join(str(candidates.index(triple) + 1) for triple in core)

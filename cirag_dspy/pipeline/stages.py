@@ -248,7 +248,10 @@ class Pipeline:
             places = [(self.data_dir or Path()) / entry.file, Path(entry.file)]
             file = next(filter(Path.is_file, places), None)
             if file is None:
-                raise DataError(f"{places[0]} is missing: --data-dir names the folder that [[triples]] are in")
+                raise DataError(
+                    f"{places[0]} is missing, and so is {places[1]} here: --data-dir names the folder that [[triples]] "
+                    "are in, unless another recipe writes them"
+                )
             pairs += read_silver(file, skip=entry.skip, limit=entry.limit)
         return pairs
 

@@ -31,8 +31,8 @@ class CIRAGModule(dspy.Module):
         max_hops: Hops at most (L).
         levels: Granularities of the cascade, of ``triples``, ``sentences`` and ``passages``.
         rank: Whether the retriever ranks the candidates.
-        core: How the integrator names the candidates that it keeps: by their ``"numbers"`` (fewer tokens), or by their
-            ``"text"``, copied, which small models do more surely.
+        core: How the integrator names the candidates that it keeps: by their ``"numbers"``, after a thought, or by
+            their ``"text"``, copied, which is meant for small models.
         extract: How triples of passages without any are extracted at query time: in ``"one"`` call a passage, in
             ``"two"`` (the paper's prompts), or ``None``, not at all.
         threads: LM calls at a time for that extraction.

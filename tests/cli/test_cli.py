@@ -181,21 +181,15 @@ def test_the_two_ways_of_extracting_do_not_share_an_index(tmp_path, cache):
             assert sum(prompt.startswith("title:") for prompt in prompts) == expected
 
 
+def demo_run(cache, out):
+    """Options of ``eval``: three demo questions over the triples that come with them."""
+    return ["--dataset", "demo", "--limit", "3", "--extract", "given", "--cache-dir", cache, "--out", out]
+
+
 @pytest.mark.slow
 def test_eval_demo(tmp_path, cache):
     with openai_server(reply) as (address, _):
-        options = [
-            "--dataset",
-            "demo",
-            "--limit",
-            "3",
-            "--extract",
-            "given",
-            "--cache-dir",
-            cache,
-            "--out",
-            tmp_path / "run",
-        ]
+        options = demo_run(cache, tmp_path / "run")
         options += ["--lm", "openai/scripted", "--api-base", address, "--no-cache", "--json"]
         done = cli("eval", *options)
         assert done.returncode == 0, done.stderr
@@ -216,18 +210,7 @@ def test_eval_demo(tmp_path, cache):
 @pytest.mark.slow
 def test_eval_of_the_gold_itself(tmp_path, cache):
     """The upper bound: annotations answer the very questions they annotate, and no LM is called."""
-    options = [
-        "--dataset",
-        "demo",
-        "--limit",
-        "3",
-        "--extract",
-        "given",
-        "--cache-dir",
-        cache,
-        "--out",
-        tmp_path / "run",
-    ]
+    options = demo_run(cache, tmp_path / "run")
     done = cli("eval", *options, "--lm", "annotations", "--json")
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)["summary"]
@@ -241,18 +224,7 @@ def test_eval_failures_exit_1_and_keep_the_rest(tmp_path, cache):
         return (500, {}) if n == 1 else (200, {})
 
     with openai_server(reply, status) as (address, _):
-        options = [
-            "--dataset",
-            "demo",
-            "--limit",
-            "3",
-            "--extract",
-            "given",
-            "--cache-dir",
-            cache,
-            "--out",
-            tmp_path / "run",
-        ]
+        options = demo_run(cache, tmp_path / "run")
         options += ["--lm", "openai/scripted", "--api-base", address, "--no-cache", "--tries", "1", "--threads", "1"]
         done = cli("eval", *options)
         assert done.returncode == 1, done.stderr
