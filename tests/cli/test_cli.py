@@ -131,6 +131,12 @@ def test_kill_half_way_pays_only_the_calls_in_flight_again(tmp_path):
     assert "40 passages" in done.stdout and "40 done" in done.stdout
 
 
+def interruptible(command, **options):
+    """A process that hears Ctrl-C, also where the tests run in a shell's background, which ignores it."""
+    heard = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
+    return subprocess.Popen(command, env={**os.environ, **GOOD}, **heard, **options)
+
+
 @pytest.mark.slow
 def test_ctrl_c_is_heard_while_a_server_hangs_and_eval_resumes(tmp_path, cache):
     asked = []
@@ -145,7 +151,7 @@ def test_ctrl_c_is_heard_while_a_server_hangs_and_eval_resumes(tmp_path, cache):
     options += ["--out", str(tmp_path / "run"), "--lm", "openai/scripted", "--no-cache", "--threads", "2"]
     with openai_server(hanging) as (address, requests):
         command = [COMMAND, *options, "--api-base", address]
-        process = subprocess.Popen(command, env={**os.environ, **GOOD}, stderr=subprocess.PIPE, text=True)
+        process = interruptible(command, stderr=subprocess.PIPE, text=True)
         while len(requests) < 4 and process.poll() is None:
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)

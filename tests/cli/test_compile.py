@@ -1,14 +1,13 @@
 """compile, traces, export and finetune as a user types them, and saved programs on the other commands."""
 
 import json
-import os
 import signal
 import subprocess
 import time
 
 import pytest
 
-from tests.cli.test_cli import COMMAND, GOOD, assert_one_line_error, cache, cli  # noqa: F401
+from tests.cli.test_cli import COMMAND, GOOD, assert_one_line_error, cache, cli, interruptible  # noqa: F401
 from tests.fakes import openai_server
 from tests.students import tiny_base
 from tests.test_pipeline import wrong
@@ -207,9 +206,7 @@ def test_ctrl_c_keeps_what_was_finished(home, cache):  # noqa: F811
     with openai_server(hanging) as (address, _):
         command = [COMMAND, "traces", "programs/rag.toml", "--api-base", address, "--work", "runs/slow"]
         command += ["--cache-dir", str(cache), "--threads", "1", "--no-cache"]
-        process = subprocess.Popen(
-            command, env={**os.environ, **GOOD}, cwd=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+        process = interruptible(command, cwd=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         while len(asked) < 2 and process.poll() is None:
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
