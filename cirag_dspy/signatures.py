@@ -82,3 +82,28 @@ class AnswerAnyway(dspy.Signature):
     question: str = dspy.InputField()
     passages: str = dspy.InputField()
     answer: str = dspy.OutputField(desc="the bare answer")
+
+
+class NextThought(dspy.Signature):
+    """Reason towards the answer from the passages, one sentence at a time. Write only the sentence that comes next after
+    the thoughts so far. Once they suffice, write: So the answer is: ANSWER.
+    """
+
+    # IRCoT section 3.1: chain-of-thought, a sentence a step.
+    question: str = dspy.InputField()
+    passages: str = dspy.InputField()
+    thoughts: str = dspy.InputField(desc="the reasoning so far")
+    thought: str = dspy.OutputField(desc="the next sentence")
+
+
+class Act(dspy.Signature):
+    """Answer the question by searching. Each turn, think about what is known and missing, then either search for one
+    thing or finish with the answer, in as few words as possible: a name, a date, a number, yes or no.
+    """
+
+    # ReAct section 2: thought, action, observation. The history is the conversation so far.
+    history: dspy.History = dspy.InputField()
+    question: str = dspy.InputField()
+    observation: str = dspy.InputField(desc="what the last search found")
+    thought: str = dspy.OutputField(desc="one or two sentences", default="")
+    action: str = dspy.OutputField(desc="search: QUERY, or finish: ANSWER")

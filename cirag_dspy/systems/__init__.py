@@ -11,7 +11,9 @@ from cirag_dspy.modules.search import SearchIndex
 
 SYSTEMS = {
     "cirag": "cirag_dspy.systems.cirag:CIRAGModule",
+    "ircot": "cirag_dspy.systems.ircot:IRCoT",
     "native_rag": "cirag_dspy.systems.native_rag:NativeRAG",
+    "react": "cirag_dspy.systems.react:ReAct",
 }
 
 
