@@ -85,8 +85,8 @@ class AnswerAnyway(dspy.Signature):
 
 
 class NextThought(dspy.Signature):
-    """Reason towards the answer from the passages, one sentence at a time. Write only the sentence that comes next after
-    the thoughts so far. Once they suffice, write: So the answer is: ANSWER.
+    """Reason towards the answer from the passages, one sentence at a time. Write only the sentence that comes next,
+    after the thoughts so far. Once they suffice, write: So the answer is: ANSWER.
     """
 
     # IRCoT section 3.1: chain-of-thought, a sentence a step.

@@ -38,8 +38,8 @@ class Actor(dspy.Module):
             turns: The turns before this one, as ``turn`` of each prediction gave them.
 
         Returns:
-            A prediction with ``thought``; ``query`` or ``answer`` (the other one is empty; both if the reply could not be
-            read); ``turn``, for the next call; and ``error``.
+            A prediction with ``thought``; ``query`` or ``answer`` (the other one is empty; both are if the reply could
+            not be read); ``turn``, for the next call; and ``error``.
         """
         seen = "\n".join(map(passage_line, found)) or ("nothing found" if turns else "none yet: nothing was searched")
         inputs: Inputs = {"question": one_line(question), "observation": seen}

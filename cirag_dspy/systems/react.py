@@ -1,7 +1,7 @@
 """ReAct: thoughts, searches and observations in turn (arXiv 2210.03629), over the index instead of Wikipedia's pages.
 
-``dspy.ReAct`` is not used: its prompt grows by the whole trajectory each turn, where a ``dspy.History`` repeats its prefix,
-and its tool calls leave no hops, no passages and no citations.
+``dspy.ReAct`` is not used: each of its prompts holds the whole trajectory anew, where a ``dspy.History`` repeats its
+prefix, and its tool calls leave no hops, no passages and no citations.
 """
 
 from __future__ import annotations
