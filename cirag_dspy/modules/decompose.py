@@ -17,7 +17,7 @@ from cirag_dspy.text import one_line, words
 
 _LEAD = re.compile(
     r"^\s*(?:[-*•+]\s+)?(?:\*\*)?"
-    r"(?:[(\[]?\d{1,2}[.):\]]+|(?:sub[- ]?)?(?:question|q|step)\s*#?\d{0,2}\s*[.):]+)(?:\*\*)?\s*|^\s*[-*•+]\s+",
+    r"(?:[(\[]?\d{1,2}[.):\]]+(?!\d)|(?:sub[- ]?)?(?:question|q|step)\s*#?\d{0,2}\s*[.):]+)(?:\*\*)?\s*|^\s*[-*•+]\s+",
     re.I,
 )
 _ASKS = ("?", "？", "؟")

@@ -44,6 +44,7 @@ def test_shapes_of_a_list(text):
         ("1. Death date of Ada Brook", ["Death date of Ada Brook"]),  # in a list, so it is meant to be asked
         ("1. 1988 or 1990, which is later?", ["1988 or 1990, which is later?"]),
         ("1988 or 1990, which is later?", ["1988 or 1990, which is later?"]),
+        ("3.5 million people live where?", ["3.5 million people live where?"]),
         ("谁导演了这部电影？", ["谁导演了这部电影？"]),
         ("I cannot help with that.", []),
         ("none", []),
