@@ -184,28 +184,28 @@ def test_early_stop_leaves_the_other_subquestions(index):
 
 
 def test_an_irrelevant_finding_is_not_used(index):
-    painter = "Was Tom Hale a painter?"
+    town = "Is Velden a town?"
     script = Script(
-        {QUESTION: UNSURE, painter: ("Tom Hale was a painter.", "painter", 1.0), ADA: BORN},
+        {QUESTION: UNSURE, town: ("Velden is one.", "yes", 1.0), ADA: BORN},
         updates=[SOLVED],
-        parts={QUESTION: [painter, ADA]},
-        irrelevant=[painter],
+        parts={QUESTION: [town, ADA]},
+        irrelevant=[town],
     )
     prediction, engine = ask(index, script, k=1)
     assert script.calls[3:] == [
-        f"reason {painter}",
-        f"judge {painter}",
-        f"check {painter}",
+        f"reason {town}",
+        f"judge {town}",
+        f"check {town}",
         f"reason {ADA}",  # as it was: nothing was learnt to rewrite it with
         f"judge {ADA}",
         f"check {ADA}",
         f"update {ADA}",
         f"judge {QUESTION}",
     ]
-    assert all("painter" not in prompt[-1]["content"] for prompt in engine.prompts[6:])
+    assert all("Is Velden" not in prompt[-1]["content"] for prompt in engine.prompts[6:])
     assert prediction.answer == "Velden"
-    assert titles(prediction.passages) == ["Harbor Song", "Ada Brook", "Tom Hale"]  # what was not used comes last
-    assert cited(prediction) == [("Ada Brook", 1)]
+    assert titles(prediction.passages) == ["Harbor Song", "Ada Brook", "Velden"]  # what was not used comes last
+    assert cited(prediction) == [("Ada Brook", 1)]  # nor is it cited, though it has the answer
 
 
 def test_an_unreliable_subquestion_is_decomposed_in_its_turn(index):
@@ -310,7 +310,7 @@ def test_a_question_is_not_asked_twice(index):
         {QUESTION: UNSURE, DIRECTOR: NAMED, ADA: BORN},
         updates=[HALF, HALF],
         parts={QUESTION: [DIRECTOR, QUESTION.lower(), ADA, f"{DIRECTOR.upper()}", ADA]},
-        rewritten=[[ADA, DIRECTOR.lower(), ADA]],
+        rewritten=[[DIRECTOR.lower(), ADA, ADA]],
     )
     prediction, _ = ask(index, script)
     assert [hop.query for hop in prediction.hops] == [QUESTION, DIRECTOR, ADA]
