@@ -107,3 +107,88 @@ class Act(dspy.Signature):
     observation: str = dspy.InputField(desc="what the last search found")
     thought: str = dspy.OutputField(desc="one or two sentences", default="")
     action: str = dspy.OutputField(desc="search: QUERY, or finish: ANSWER")
+
+
+class ReasonFromPassages(dspy.Signature):
+    """Answer the question with the help of the passages. Reason first, in a few sentences: which facts lead to the
+    answer, and which are missing. Then give the most likely answer in as few words as possible: a name, a date, a
+    number, yes or no.
+    """
+
+    # D2F-ReAG section 3.1, r(q).
+    question: str = dspy.InputField()
+    passages: str = dspy.InputField()
+    reasoning: str = dspy.OutputField(desc="the facts used and those missing", default="")
+    answer: str = dspy.OutputField(desc="the bare answer")
+
+
+class JudgeReliability(dspy.Signature):
+    """Judge how far the reasoning can be relied on. It is reliable if every fact that the question needs is stated in
+    it, nothing is guessed or contradicted, and the answer follows from it and answers the whole question.
+    """
+
+    # D2F-ReAG section 3.2, s_r(q).
+    question: str = dspy.InputField()
+    reasoning: str = dspy.InputField()
+    thought: str = dspy.OutputField(desc="one sentence: what is missing or doubtful, if anything", default="")
+    score: str = dspy.OutputField(desc="a number from 0 (a guess) to 1 (certain), such as 0.4")
+
+
+class DecomposeQuestion(dspy.Signature):
+    """Break the question down into the simpler questions that lead to its answer, in the order in which they have to be
+    answered. Each asks for one fact and can be looked up on its own. Write as few as are needed.
+    """
+
+    # D2F-ReAG section 3.3, sub(q).
+    question: str = dspy.InputField()
+    questions: str = dspy.OutputField(desc="one question a line; none if it cannot be broken down")
+
+
+class RewriteQuestions(dspy.Signature):
+    """Rewrite the open questions with what the reasoning on the main question has found, so that each can be looked up
+    on its own: put names and dates in the place of descriptions. Keep their order, leave out what is answered already,
+    and ask for what an answer still lacks.
+    """
+
+    # D2F-ReAG section 3.3, Rewrite(q, r_q); section 6 shows a question rewritten into those that it left open.
+    question: str = dspy.InputField(desc="the main question")
+    reasoning: str = dspy.InputField(desc="what is known about it")
+    open_questions: str = dspy.InputField()
+    questions: str = dspy.OutputField(desc="one question a line; none if nothing is open")
+
+
+class CheckRelevance(dspy.Signature):
+    """Say whether what was found for the sub-question helps to answer the main question."""
+
+    # D2F-ReAG section 3.4, Check(q_i, q).
+    question: str = dspy.InputField(desc="the main question")
+    subquestion: str = dspy.InputField()
+    finding: str = dspy.InputField(desc="what was found for the sub-question")
+    relevant: str = dspy.OutputField(desc="yes or no")
+
+
+class UpdateReasoning(dspy.Signature):
+    """Bring the reasoning on the question up to date with what was found for a sub-question: add what is new, correct
+    what the finding contradicts, keep the rest, and say which facts are still missing. Then give the most likely answer
+    in as few words as possible: a name, a date, a number, yes or no.
+    """
+
+    # D2F-ReAG section 3.4, Update(r(q_root), r(q)).
+    question: str = dspy.InputField()
+    previous: str = dspy.InputField(desc="the reasoning so far")
+    subquestion: str = dspy.InputField()
+    finding: str = dspy.InputField(desc="what was found for the sub-question, verified")
+    reasoning: str = dspy.OutputField(desc="the facts used and those missing", default="")
+    answer: str = dspy.OutputField(desc="the bare answer")
+
+
+class JudgeAnswer(dspy.Signature):
+    """Say whether the predicted answer to the question means the same as an accepted answer. Other words, spellings,
+    formats of a date or number and further detail are no difference; another person, place, date, number or verdict is.
+    """
+
+    # LLM-Acc of LogicRAG and of D2F-ReAG section 4.1.
+    question: str = dspy.InputField()
+    accepted: str = dspy.InputField(desc="the accepted answers, one a line")
+    predicted: str = dspy.InputField()
+    same: str = dspy.OutputField(desc="yes or no")

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cirag_dspy.adapter import LineAdapter
 from cirag_dspy.benchmarks.base import Benchmark
 from cirag_dspy.schema import Passage
 from cirag_dspy.signatures import (
+    Act,
     AnswerAnyway,
     AnswerIfSufficient,
+    CheckRelevance,
+    DecomposeQuestion,
     ExtractTriples,
     FindEntities,
     Integrate,
+    JudgeAnswer,
+    JudgeReliability,
+    NextThought,
+    ReasonFromPassages,
     RelateEntities,
+    RewriteQuestions,
+    UpdateReasoning,
 )
 
 # English prose has about this many characters a token; exact counts would need the LM's own tokenizer.
 CHARACTERS_PER_TOKEN = 4
 # What a reply, a fact and a question take, in characters, as measured with gpt-3.5's triples on MuSiQue passages.
-REPLY, FACT, QUESTION = 240, 60, 100
+REPLY, FACT, QUESTION, SENTENCE = 240, 60, 100, 100
 TRIPLES_PER_PASSAGE = 10
 
 
@@ -42,23 +51,79 @@ def run_cost(benchmark: Benchmark, system: str, settings: Mapping[str, Any]) -> 
 
     Empty for a system whose calls are not known here.
     """
-    questions, passage = len(benchmark.examples), _passage(benchmark)
-    if system == "native_rag":
-        calls, prompt = 1, _system(AnswerAnyway) + QUESTION + settings["k"] * passage
-    elif system != "cirag":
+    if system not in _AT_MOST:
         return {}
-    else:
-        hops, levels = settings["max_hops"], len(settings["levels"])
-        turn = 2 * QUESTION + settings["n"] * FACT
-        calls = hops + levels + 1
-        prompt = hops * _system(Integrate) + turn * hops * (hops + 1) // 2 + REPLY * hops * (hops - 1) // 2
-        prompt += (
-            levels * (_system(AnswerIfSufficient) + QUESTION) + _system(AnswerAnyway) + 2 * settings["k"] * passage
-        )
+    questions = len(benchmark.examples)
+    calls, prompt = _AT_MOST[system](settings, _passage(benchmark))
     return {
         "lm_calls": questions * calls,
         "prompt_tokens": questions * _tokens(prompt),
         "reply_tokens": questions * calls * _tokens(REPLY),
+    }
+
+
+def _native_rag(settings: Mapping[str, Any], passage: int) -> tuple[int, int]:
+    return 1, _system(AnswerAnyway) + QUESTION + settings["k"] * passage
+
+
+def _cirag(settings: Mapping[str, Any], passage: int) -> tuple[int, int]:
+    hops, levels = settings["max_hops"], len(settings["levels"])
+    turn = 2 * QUESTION + settings["n"] * FACT
+    prompt = hops * _system(Integrate) + turn * hops * (hops + 1) // 2 + REPLY * hops * (hops - 1) // 2
+    prompt += levels * (_system(AnswerIfSufficient) + QUESTION) + _system(AnswerAnyway) + 2 * settings["k"] * passage
+    return hops + levels + 1, prompt
+
+
+def _d2f_reag(settings: Mapping[str, Any], passage: int) -> tuple[int, int]:
+    """Worst when nothing but the deepest sub-questions is reliable, and these never make the root so."""
+    width, depth = settings["max_subquestions"], settings["max_depth"]
+    asked = sum(width**level for level in range(1, depth + 1))
+    deepest = width**depth if depth else 0
+    lists = sum(width**level for level in range(depth))
+    calls = {
+        ReasonFromPassages: (1 + asked, settings["k"] * passage),
+        JudgeReliability: (1 + asked + deepest, REPLY),
+        DecomposeQuestion: (lists, 0),
+        RewriteQuestions: (lists * (width - 1), REPLY + width * QUESTION),
+        CheckRelevance: (deepest, QUESTION + REPLY),
+        UpdateReasoning: (deepest, QUESTION + 2 * REPLY),
+    }
+    prompt = sum(number * (_system(signature) + QUESTION + size) for signature, (number, size) in calls.items())
+    return sum(number for number, _ in calls.values()), prompt
+
+
+def _ircot(settings: Mapping[str, Any], passage: int) -> tuple[int, int]:
+    steps = settings["max_hops"]
+    read = sum(min(step * settings["k"], settings["keep"]) for step in range(1, steps + 1))
+    read += min(steps * settings["k"], settings["keep"])
+    prompt = steps * (_system(NextThought) + QUESTION) + SENTENCE * steps * (steps - 1) // 2
+    return steps + 1, prompt + _system(AnswerAnyway) + QUESTION + read * passage
+
+
+def _react(settings: Mapping[str, Any], passage: int) -> tuple[int, int]:
+    """Every turn holds all turns before it; the reader then gets what all of them found."""
+    turns, found = settings["max_hops"], settings["k"] * passage
+    prompt = turns * (_system(Act) + QUESTION) + (QUESTION + found + REPLY) * turns * (turns - 1) // 2
+    return turns + 1, prompt + _system(AnswerAnyway) + QUESTION + turns * found
+
+
+# What a question takes at most, by system: (settings, characters of a passage) -> LM calls, characters of the prompts.
+_AT_MOST: dict[str, Callable[[Mapping[str, Any], int], tuple[int, int]]] = {
+    "cirag": _cirag,
+    "d2f_reag": _d2f_reag,
+    "ircot": _ircot,
+    "native_rag": _native_rag,
+    "react": _react,
+}
+
+
+def judging_cost(benchmark: Benchmark) -> dict[str, int]:
+    """LM calls and tokens to judge an answer to each of a benchmark's questions, none being word for word right."""
+    questions = len(benchmark.examples)
+    return {
+        "lm_calls": questions,
+        "prompt_tokens": questions * _tokens(_system(JudgeAnswer) + 2 * QUESTION),
+        "reply_tokens": questions * _tokens(FACT),
     }
 
 

@@ -11,6 +11,7 @@ from cirag_dspy.modules.search import SearchIndex
 
 SYSTEMS = {
     "cirag": "cirag_dspy.systems.cirag:CIRAGModule",
+    "d2f_reag": "cirag_dspy.systems.d2f_reag:D2FReAG",
     "ircot": "cirag_dspy.systems.ircot:IRCoT",
     "native_rag": "cirag_dspy.systems.native_rag:NativeRAG",
     "react": "cirag_dspy.systems.react:ReAct",

@@ -57,7 +57,11 @@ def test_rows_and_summary(tmp_path):
     assert summary["f1"] == pytest.approx((1 + 2 / 3 + 0) / 3, abs=1e-4)
     assert summary["recall"]["@2"] == pytest.approx((1 + 0.5 + 0.5) / 3, abs=1e-4)
     assert summary["all_recall"]["@2"] == pytest.approx(1 / 3, abs=1e-4)
-    assert summary["levels"] == {"triples": {"n": 3, "em": summary["em"], "f1": summary["f1"]}}
+    assert summary["str_acc"] == pytest.approx(2 / 3, abs=1e-4)
+    assert "llm_acc" not in summary and "judging" not in summary
+    level = dict(summary["levels"]["triples"])
+    assert level.pop("seconds") >= 0
+    assert level == {"n": 3, **{name: summary[name] for name in ("em", "f1", "str_acc")}, "tokens": 0}
     rows = folder.rows()
     assert [row["id"] for row in rows] == ["1", "2", "3"]
     assert rows[0]["hops"][0]["core"] == ["a | b | c"]
@@ -176,3 +180,5 @@ def test_cost_is_counted_per_question_and_survives_threads(tmp_path):
     assert summary["lm"]["calls"] == 15
     assert all(row["lm"]["calls"] == 3 for row in folder.rows())
     assert summary["lm"]["completion_tokens"] == 15 * (len("answer: Paris") // 4)
+    tokens = summary["lm"]["prompt_tokens"] + summary["lm"]["completion_tokens"]
+    assert summary["types"]["bridge"]["tokens"] == pytest.approx(tokens / 5, abs=1e-4)
