@@ -107,10 +107,19 @@ def _react(settings: Mapping[str, Any], passage: int) -> tuple[int, int]:
     return turns + 1, prompt + _system(AnswerAnyway) + QUESTION + turns * found
 
 
+def _flare(settings: Mapping[str, Any], passage: int) -> tuple[int, int]:
+    """Each sentence is drafted, and written again from what its search found."""
+    steps = settings["max_hops"]
+    prompt = 2 * steps * (_system(NextThought) + QUESTION) + SENTENCE * steps * (steps - 1)
+    prompt += _system(AnswerAnyway) + QUESTION
+    return 2 * steps + 1, prompt + 2 * steps * settings["k"] * passage
+
+
 # What a question takes at most, by system: (settings, characters of a passage) -> LM calls, characters of the prompts.
 _AT_MOST: dict[str, Callable[[Mapping[str, Any], int], tuple[int, int]]] = {
     "cirag": _cirag,
     "d2f_reag": _d2f_reag,
+    "flare": _flare,
     "ircot": _ircot,
     "native_rag": _native_rag,
     "react": _react,

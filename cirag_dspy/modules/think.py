@@ -25,30 +25,54 @@ class Think(dspy.Module):
         super().__init__()
         self.think = dspy.Predict(NextThought)
 
-    def forward(self, question: str, passages: Sequence[Passage], thoughts: Sequence[str] = ()) -> dspy.Prediction:
+    def forward(
+        self, question: str, passages: Sequence[Passage], thoughts: Sequence[str] = (), *, logprobs: bool = False
+    ) -> dspy.Prediction:
         """The next thought.
 
         Args:
             question: The question.
             passages: What is known, most important first: where they don't fit the LM's context, the last are left out.
             thoughts: The sentences so far.
+            logprobs: Whether to ask the LM how likely each token was.
 
         Returns:
-            A prediction with ``thought`` (one sentence, empty if the reply could not be read) and ``error``.
+            A prediction with ``thought`` (one sentence, empty if the reply could not be read), ``tokens`` (those of the
+            thought, each with its log-probability; empty where the LM gives none) and ``error``.
         """
         inputs = {
             "question": one_line(question),
             "passages": "\n".join(map(passage_line, passages)) or "none",
             "thoughts": one_line(" ".join(thoughts)) or "none yet",
         }
-        reply = ask(self.think, inputs, check=_problem, shrink=lambda inputs: shorter(inputs, "passages"))
-        # What came twice without its label is still a thought.
-        thought = _first_sentence(reply["thought"] or reply.raw)
-        return dspy.Prediction(thought=thought, error="" if thought else reply.problem)
+        reply = ask(
+            self.think,
+            inputs,
+            check=_problem,
+            shrink=lambda inputs: shorter(inputs, "passages"),
+            config={"logprobs": True} if logprobs else None,
+        )
+        thought = _first_sentence(reply["thought"])
+        return dspy.Prediction(
+            thought=thought, tokens=_tokens_of(thought, reply.logprobs), error="" if thought else reply.problem
+        )
 
 
 def _first_sentence(text: str) -> str:
     return next((sentence for sentence in split_sentences(text) if words(sentence)), "")
+
+
+def _tokens_of(sentence: str, tokens: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
+    """The tokens that the sentence was written with: a reply also has its label, and what came after the sentence."""
+    spaced = re.search(r"\s+".join(map(re.escape, sentence.split())), "".join(text for text, _ in tokens))
+    if spaced is None:
+        return list(tokens)
+    kept, end = [], 0
+    for text, logprob in tokens:
+        start, end = end, end + len(text)
+        if end > spaced.start() and start < spaced.end():
+            kept.append((text, logprob))
+    return kept
 
 
 def _problem(reply: Reply) -> str:

@@ -12,6 +12,7 @@ from cirag_dspy.modules.search import SearchIndex
 SYSTEMS = {
     "cirag": "cirag_dspy.systems.cirag:CIRAGModule",
     "d2f_reag": "cirag_dspy.systems.d2f_reag:D2FReAG",
+    "flare": "cirag_dspy.systems.flare:FLARE",
     "ircot": "cirag_dspy.systems.ircot:IRCoT",
     "native_rag": "cirag_dspy.systems.native_rag:NativeRAG",
     "react": "cirag_dspy.systems.react:ReAct",

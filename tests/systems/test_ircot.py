@@ -100,11 +100,6 @@ def test_no_more_passages_than_may_be_kept(index):
     assert titles(prediction.hops[2].passage_ids) == ["Ada Brook", "Tom Hale"]
 
 
-def test_a_reply_without_its_label_is_a_thought(index):
-    prediction, _ = ask(index, [DIRECTED, DIRECTED, "thought: So the answer is: Velden", "answer: Velden"])
-    assert prediction.hops[0].thought == DIRECTED
-
-
 def test_an_unreadable_reply_leaves_the_reader(index):
     prediction, _ = ask(index, ["thought: ...", "", "answer: Ada Brook"])
     assert (prediction.stopped, prediction.answer) == ("unreadable", "Ada Brook")
