@@ -84,6 +84,18 @@ class AnswerAnyway(dspy.Signature):
     answer: str = dspy.OutputField(desc="the bare answer")
 
 
+class CompleteChain(dspy.Signature):
+    """Complete the chain of facts that leads to the answer. Of the numbered facts, choose those that come next, in the
+    order of reasoning, each one following from the facts before it. Choose none if the chain answers the question.
+    """
+
+    # KiRAG section 3.2 and appendix A.2: the reasoning chain constructor. Only its first choice is kept.
+    question: str = dspy.InputField()
+    chain: str = dspy.InputField(desc="the facts so far, in order")
+    facts: str = dspy.InputField(desc="numbered facts, head | relation | tail")
+    next: str = dspy.OutputField(desc="numbers of the facts that come next, such as 4, 2; none if none is needed")
+
+
 class NextThought(dspy.Signature):
     """Reason towards the answer from the passages, one sentence at a time. Write only the sentence that comes next,
     after the thoughts so far. Once they suffice, write: So the answer is: ANSWER.

@@ -13,6 +13,7 @@ from cirag_dspy.signatures import (
     AnswerAnyway,
     AnswerIfSufficient,
     CheckRelevance,
+    CompleteChain,
     DecomposeQuestion,
     ExtractTriples,
     FindEntities,
@@ -92,6 +93,12 @@ def _d2f_reag(settings: Mapping[str, Any], passage: int) -> tuple[int, int]:
     return sum(number for number, _ in calls.values()), prompt
 
 
+def _kirag(settings: Mapping[str, Any], passage: int) -> tuple[int, int]:
+    steps = settings["max_hops"]
+    prompt = steps * (_system(CompleteChain) + QUESTION + settings["n"] * FACT) + FACT * steps * (steps - 1) // 2
+    return steps + 1, prompt + _system(AnswerAnyway) + QUESTION + settings["read"] * passage
+
+
 def _ircot(settings: Mapping[str, Any], passage: int) -> tuple[int, int]:
     steps = settings["max_hops"]
     read = sum(min(step * settings["k"], settings["keep"]) for step in range(1, steps + 1))
@@ -121,6 +128,7 @@ _AT_MOST: dict[str, Callable[[Mapping[str, Any], int], tuple[int, int]]] = {
     "d2f_reag": _d2f_reag,
     "flare": _flare,
     "ircot": _ircot,
+    "kirag": _kirag,
     "native_rag": _native_rag,
     "react": _react,
 }

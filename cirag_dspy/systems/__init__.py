@@ -14,6 +14,7 @@ SYSTEMS = {
     "d2f_reag": "cirag_dspy.systems.d2f_reag:D2FReAG",
     "flare": "cirag_dspy.systems.flare:FLARE",
     "ircot": "cirag_dspy.systems.ircot:IRCoT",
+    "kirag": "cirag_dspy.systems.kirag:KiRAG",
     "native_rag": "cirag_dspy.systems.native_rag:NativeRAG",
     "react": "cirag_dspy.systems.react:ReAct",
 }

@@ -16,7 +16,15 @@ def test_extraction_counts_calls_of_both_ways():
 
 @pytest.mark.parametrize(
     ("system", "calls"),
-    [("native_rag", 1), ("cirag", 4 + 3 + 1), ("d2f_reag", 167), ("flare", 11), ("ircot", 6), ("react", 8)],
+    [
+        ("native_rag", 1),
+        ("cirag", 4 + 3 + 1),
+        ("d2f_reag", 167),
+        ("flare", 11),
+        ("ircot", 6),
+        ("kirag", 6),
+        ("react", 8),
+    ],
 )
 def test_a_run_costs_at_most(system, calls):
     benchmark = load_benchmark("demo", limit=5)
