@@ -8,6 +8,7 @@ from typing import Any
 
 import dspy
 
+from cirag_dspy.errors import ModelError
 from cirag_dspy.evaluate.metrics import answer_scores, string_accuracy
 from cirag_dspy.evaluate.retrieval import all_recall_at, answer_recall_at, recall_at
 from cirag_dspy.lms.meter import COUNTS, LMMeter
@@ -28,7 +29,7 @@ def answer_one(system: Any, example: dspy.Example) -> Row:
     try:
         with meter.context():
             prediction = system(question=example.question)
-    except FATAL:
+    except (*FATAL, ModelError):  # no other question would fare better
         raise
     except Exception as exception:  # any fault of one question must not cost the others
         error = one_line(f"{type(exception).__name__}: {exception}")[:500]

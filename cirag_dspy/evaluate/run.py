@@ -128,6 +128,7 @@ def run(
     Raises:
         RunError: No questions, or the folder belongs to another run.
         dspy.utils.exceptions.LMError: No LM call can succeed (key, billing or configuration); rows so far are kept.
+        ModelError: The LM cannot do what the system needs of it; rows so far are kept.
     """
     if not examples:
         raise RunError("no examples to evaluate")

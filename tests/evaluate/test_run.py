@@ -1,9 +1,11 @@
 import json
+import time
 
 import dspy
 import pytest
+from dspy.utils.exceptions import LMAuthError
 
-from cirag_dspy.errors import RunError
+from cirag_dspy.errors import ModelError, RunError
 from cirag_dspy.evaluate.run import RunFolder, run
 from cirag_dspy.schema import Citation, Hop, Triple
 from tests.fakes import scripted_lm
@@ -128,20 +130,17 @@ def test_two_examples_of_one_id_are_an_error(tmp_path):
         run(System({"q": "x"}), [example("1"), example("1")], RunFolder(tmp_path / "run"), MANIFEST)
 
 
-def test_a_fatal_error_keeps_the_answers_already_paid_for(tmp_path):
-    import time
-
-    from dspy.utils.exceptions import LMAuthError
-
+@pytest.mark.parametrize("fatal", [LMAuthError("no key"), ModelError("the LM gives no log-probabilities")])
+def test_a_fatal_error_keeps_the_answers_already_paid_for(tmp_path, fatal):
     class Slow(System):
         def __call__(self, question):
             if question != "q0":
                 time.sleep(0.2)
             return super().__call__(question)
 
-    system = Slow({"q0": LMAuthError("no key"), "q1": "Paris", "q2": "Paris", "q3": "Paris", "q4": "Paris"})
+    system = Slow({"q0": fatal, "q1": "Paris", "q2": "Paris", "q3": "Paris", "q4": "Paris"})
     folder = RunFolder(tmp_path / "run")
-    with pytest.raises(LMAuthError):
+    with pytest.raises(type(fatal)):
         run(system, [example(str(n), f"q{n}") for n in range(5)], folder, MANIFEST, threads=4)
     assert sorted(row["id"] for row in folder.rows()) == ["1", "2", "3"]
 
