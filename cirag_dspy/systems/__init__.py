@@ -12,6 +12,9 @@ from cirag_dspy.modules.search import SearchIndex
 SYSTEMS = {
     "cirag": "cirag_dspy.systems.cirag:CIRAGModule",
     "native_rag": "cirag_dspy.systems.native_rag:NativeRAG",
+    "dualrag": "cirag_dspy.systems.dualrag:DualRAG",
+    "logicrag": "cirag_dspy.systems.logicrag:LogicRAG",
+    "metarag": "cirag_dspy.systems.metarag:MetaRAG",
 }
 
 
