@@ -14,7 +14,16 @@ def test_extraction_counts_calls_of_both_ways():
     assert extraction_cost([], "one") == {"lm_calls": 0, "prompt_tokens": 0, "reply_tokens": 0}
 
 
-@pytest.mark.parametrize(("system", "calls"), [("native_rag", 1), ("cirag", 4 + 3 + 1)])
+@pytest.mark.parametrize(
+    ("system", "calls"),
+    [
+        ("native_rag", 1),
+        ("cirag", 4 + 3 + 1),
+        ("metarag", 2 + 5 * 3 + 1),
+        ("dualrag", 5 * (2 + 4) + 2),
+        ("logicrag", 2 + 1 + 3 * 2 + 2),
+    ],
+)
 def test_a_run_costs_at_most(system, calls):
     benchmark = load_benchmark("demo", limit=5)
     cost = run_cost(benchmark, system, settings_of(system))
