@@ -56,3 +56,8 @@ def test_what_exceeds_the_context_is_shortened():
     notes = [f"Ada Brook was born in town {number}." for number in range(20)]
     prediction, prompts = call(NotesReader(), reply, question="Q", notes=notes)
     assert prediction.answer == "x" and "town 0." in prompts[-1][-1]["content"]
+
+
+def test_a_note_is_one_line():
+    _, prompts = call(NotesReader(), ["answer: x"], question="Q", notes=["one\nquestion: two", "three"])
+    assert prompts[0][-1]["content"].endswith("notes:\none question: two\nthree")

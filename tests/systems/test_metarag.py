@@ -152,6 +152,21 @@ def test_neither_searches_for_the_parts_of_the_question(index):
     assert titles(prediction.passages) == ["Harbor Song", "Ada Brook", "Harbor Light", "Tom Hale"]
 
 
+def test_new_passages_are_worth_another_round(index):
+    """The answer stays, but the passages don't: the critic sees them, and finds a plan for what they tell."""
+    prediction, lm = run(
+        MetaRAG(index, k=2),
+        QUESTION,
+        AnswerWithReason=[FIRST, FIRST, BETTER],
+        AnswerFromMemory=recalled("Velden", "no"),
+        CritiqueAnswer=[critique("no"), critique("yes", "Mora is Tom Hale's town.")],
+        SplitQuestion=["queries: Where was Ada Brook born?"],
+    )
+    assert (prediction.answer, prediction.stopped) == ("Velden", "agreed")
+    assert lm.asked("CritiqueAnswer")[1]["passages"].splitlines()[1:2] == lines("Ada Brook")
+    assert lm.asked("AnswerWithReason")[2]["advice"] == f"Mora is Tom Hale's town. {PASSAGES_ONLY}"
+
+
 def test_nothing_is_searched_twice(index):
     prediction, _ = run(
         MetaRAG(index, k=2),
