@@ -7,23 +7,35 @@ from typing import Any
 
 from cirag_dspy.adapter import LineAdapter
 from cirag_dspy.benchmarks.base import Benchmark
+from cirag_dspy.modules.queries import MOST_QUERIES
 from cirag_dspy.schema import Passage
 from cirag_dspy.signatures import (
     Act,
     AnswerAnyway,
+    AnswerFromMemory,
+    AnswerFromNotes,
     AnswerIfSufficient,
+    AnswerWithReason,
     CheckRelevance,
+    CheckSummary,
     CompleteChain,
+    ContinueReasoning,
+    CritiqueAnswer,
     DecomposeQuestion,
     ExtractTriples,
     FindEntities,
+    IdentifyEntities,
     Integrate,
     JudgeAnswer,
     JudgeReliability,
     NextThought,
+    OrderSubproblems,
     ReasonFromPassages,
+    RefineSummary,
     RelateEntities,
     RewriteQuestions,
+    SplitQuestion,
+    SummariseEntity,
     UpdateReasoning,
 )
 
@@ -81,16 +93,14 @@ def _d2f_reag(settings: Mapping[str, Any], passage: int) -> tuple[int, int]:
     asked = sum(width**level for level in range(1, depth + 1))
     deepest = width**depth if depth else 0
     lists = sum(width**level for level in range(depth))
-    calls = {
-        ReasonFromPassages: (1 + asked, settings["k"] * passage),
-        JudgeReliability: (1 + asked + deepest, REPLY),
-        DecomposeQuestion: (lists, 0),
-        RewriteQuestions: (lists * (width - 1), REPLY + width * QUESTION),
-        CheckRelevance: (deepest, QUESTION + REPLY),
-        UpdateReasoning: (deepest, QUESTION + 2 * REPLY),
-    }
-    prompt = sum(number * (_system(signature) + QUESTION + size) for signature, (number, size) in calls.items())
-    return sum(number for number, _ in calls.values()), prompt
+    return _total(
+        (ReasonFromPassages, 1 + asked, (1 + asked) * settings["k"] * passage),
+        (JudgeReliability, 1 + asked + deepest, (1 + asked + deepest) * REPLY),
+        (DecomposeQuestion, lists, 0),
+        (RewriteQuestions, lists * (width - 1), lists * (width - 1) * (REPLY + width * QUESTION)),
+        (CheckRelevance, deepest, deepest * (QUESTION + REPLY)),
+        (UpdateReasoning, deepest, deepest * (QUESTION + 2 * REPLY)),
+    )
 
 
 def _kirag(settings: Mapping[str, Any], passage: int) -> tuple[int, int]:
@@ -122,13 +132,62 @@ def _flare(settings: Mapping[str, Any], passage: int) -> tuple[int, int]:
     return 2 * steps + 1, prompt + 2 * steps * settings["k"] * passage
 
 
+def _metarag(settings: Mapping[str, Any], passage: int) -> tuple[int, int]:
+    """Worst when every round splits the question, and finds nothing but new passages."""
+    rounds, once = settings["max_hops"], settings["k"] * passage
+    searched = [(1 + number * MOST_QUERIES) * once for number in range(rounds + 1)]
+    return _total(
+        (AnswerWithReason, 1 + rounds, sum(searched) + REPLY * rounds),
+        (AnswerFromMemory, 1, 0),
+        (CritiqueAnswer, rounds, sum(searched[:-1]) + REPLY * rounds),
+        (SplitQuestion, rounds, QUESTION * rounds),
+        (AnswerAnyway, 1, searched[-1]),
+    )
+
+
+def _dualrag(settings: Mapping[str, Any], passage: int) -> tuple[int, int]:
+    """Worst when every step learns of as many entities as it may."""
+    steps, entities, once = settings["max_hops"], settings["max_entities"], settings["k"] * passage
+    notes = [number * (entities + 1) * REPLY for number in range(steps + 1)]
+    return _total(
+        (ContinueReasoning, steps, sum(notes)),
+        (IdentifyEntities, steps, sum(notes) + QUESTION * steps),
+        (SummariseEntity, steps * entities, steps * entities * (once + 2 * QUESTION) + sum(notes)),
+        (AnswerFromNotes, 1, notes[-1]),
+        (AnswerAnyway, 1, once),
+    )
+
+
+def _logicrag(settings: Mapping[str, Any], passage: int) -> tuple[int, int]:
+    """Worst when no summary suffices."""
+    rounds, once = 1 + settings["max_hops"], settings["k"] * passage
+    return _total(
+        (RefineSummary, rounds, rounds * (once + REPLY + QUESTION)),
+        (CheckSummary, rounds, rounds * REPLY),
+        (OrderSubproblems, 1, REPLY),
+        (AnswerFromNotes, 1, REPLY),
+        (AnswerAnyway, 1, once),
+    )
+
+
+def _total(*calls: tuple[Any, int, int]) -> tuple[int, int]:
+    """Calls and characters of prompts, from each signature, how often it is called, and what all its calls take beside
+    instructions and question.
+    """
+    prompt = sum(number * (_system(signature) + QUESTION) + more for signature, number, more in calls)
+    return sum(number for _, number, _ in calls), prompt
+
+
 # What a question takes at most, by system: (settings, characters of a passage) -> LM calls, characters of the prompts.
 _AT_MOST: dict[str, Callable[[Mapping[str, Any], int], tuple[int, int]]] = {
     "cirag": _cirag,
     "d2f_reag": _d2f_reag,
+    "dualrag": _dualrag,
     "flare": _flare,
     "ircot": _ircot,
     "kirag": _kirag,
+    "logicrag": _logicrag,
+    "metarag": _metarag,
     "native_rag": _native_rag,
     "react": _react,
 }

@@ -24,6 +24,9 @@ def test_extraction_counts_calls_of_both_ways():
         ("ircot", 6),
         ("kirag", 6),
         ("react", 8),
+        ("metarag", 2 + 5 * 3 + 1),
+        ("dualrag", 5 * (2 + 4) + 2),
+        ("logicrag", 2 + 1 + 3 * 2 + 2),
     ],
 )
 def test_a_run_costs_at_most(system, calls):

@@ -5,7 +5,7 @@ import pytest
 
 from cirag_dspy.corpus.index import CorpusIndex
 from cirag_dspy.corpus.ingest import Document
-from cirag_dspy.modules.think import is_conclusion, states_answer
+from cirag_dspy.modules.next_thought import is_conclusion, states_answer
 from cirag_dspy.systems.ircot import IRCoT
 from tests.fakes import WordEncoder, fields_of, scripted_lm
 from tests.systems.world import PASSAGES
