@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import dspy
 
 from cirag_dspy.errors import ModelError
+from cirag_dspy.modules.next_thought import Think, states_answer
 from cirag_dspy.modules.reader import Reader, cite_answer, read_answer
 from cirag_dspy.modules.search import SearchIndex
-from cirag_dspy.modules.next_thought import Think, states_answer
 from cirag_dspy.schema import Hop, Passage
 from cirag_dspy.text import is_refusal, match_key, one_line
 

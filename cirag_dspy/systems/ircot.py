@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dspy
 
+from cirag_dspy.modules.next_thought import Think, is_conclusion, states_answer
 from cirag_dspy.modules.reader import Reader, cite_answer
 from cirag_dspy.modules.search import SearchIndex
-from cirag_dspy.modules.next_thought import Think, is_conclusion, states_answer
 from cirag_dspy.schema import Hop, Passage
 from cirag_dspy.text import match_key, one_line
 
