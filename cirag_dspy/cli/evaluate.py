@@ -52,6 +52,10 @@ def evaluate(
     ] = None,
     lm: common.LM = None,
     extraction_lm: Annotated[str | None, typer.Option(help="Another LM for the triples.", rich_help_panel="LM")] = None,
+    judge_lm: Annotated[
+        str | None,
+        typer.Option(help="An LM that says whether answers mean the same as the gold.", rich_help_panel="LM"),
+    ] = None,
     api_base: common.ApiBase = None,
     max_tokens: common.MaxTokens = None,
     tries: common.Tries = 4,
@@ -107,13 +111,14 @@ def evaluate(
     for warning in benchmark.notes.get("warnings", []):
         common.say(f"note: {warning}", quiet)
     if dry_run:
-        _print_cost(benchmark, system, settings_of(system, **knobs), extract, as_json)
+        _print_cost(benchmark, system, settings_of(system, **knobs), extract, bool(judge_lm), as_json)
         return
 
     import dspy
 
     from cirag_dspy.artifact import EXTRACTION, READER, triples_writer
     from cirag_dspy.evaluate.corpus import GIVEN, NONE, open_corpus, slug
+    from cirag_dspy.evaluate.judged import judge_run
     from cirag_dspy.evaluate.manifest import run_manifest
     from cirag_dspy.evaluate.run import RunFolder, run
     from cirag_dspy.modules.extract import Extract
@@ -131,6 +136,7 @@ def evaluate(
     extractor = options.open_saved(own, EXTRACTION) if own else reader
     if extraction_lm:
         extractor = options.open(extraction_lm)
+    judge = options.open(judge_lm) if judge_lm else None
     writer = NONE  # systems that need no triples share one index, whatever their LM
     if extracts:
         extracting = saved.extractor() if saved else Extract(calls)  # type: ignore[arg-type]
@@ -158,6 +164,8 @@ def evaluate(
         )
         if saved:
             manifest["program"] = {"name": saved.name, "sha256": saved.sha256}
+        if judge:
+            manifest["judge"] = _describe(judge)
         examples = benchmark.examples
         with common.progress(len(examples), "question", quiet) as advance, dspy.context(lm=reader):
             summary = run(
@@ -165,6 +173,12 @@ def evaluate(
             )
         opened.embed_triples()
         extraction = opened.counts()
+    unjudged: list[dict[str, str]] = []
+    if judge:
+        with common.progress(len(examples), "verdict", quiet) as advance:
+            summary, unjudged = judge_run(
+                folder, examples, manifest, judge, threads=threads, on_row=lambda row: advance()
+            )
     failed = [{"id": row["id"], "error": row["error"]} for row in folder.rows() if row["error"]]
     if as_json:
         common.print_json({"out": str(folder.path), "summary": summary, "extraction": extraction, "manifest": manifest})
@@ -174,7 +188,8 @@ def evaluate(
     if extraction["failed"]:
         common.say(f"no triples could be extracted from {extraction['failed']} of {extraction['passages']} passages")
     common.list_failures(failed, "questions", "--resume")
-    if failed:
+    common.list_failures(unjudged, "verdicts", "--resume")
+    if failed or unjudged:
         raise typer.Exit(1)
 
 
@@ -188,8 +203,10 @@ def _describe(lm: Any) -> dict[str, Any]:
     return {"model": lm.model, **{key: lm.kwargs[key] for key in kept if lm.kwargs.get(key) is not None}}
 
 
-def _print_cost(benchmark: Benchmark, system: str, settings: dict[str, Any], extract: str, as_json: bool) -> None:
-    from cirag_dspy.evaluate.cost import extraction_cost, most_passages, run_cost
+def _print_cost(
+    benchmark: Benchmark, system: str, settings: dict[str, Any], extract: str, judged: bool, as_json: bool
+) -> None:
+    from cirag_dspy.evaluate.cost import extraction_cost, judging_cost, most_passages, run_cost
 
     cost: dict[str, Any] = {"questions": len(benchmark.examples), "passages": len(benchmark.passages)}
     if answering := run_cost(benchmark, system, settings):
@@ -198,11 +215,13 @@ def _print_cost(benchmark: Benchmark, system: str, settings: dict[str, Any], ext
         read = len(benchmark.passages) if extract == "offline" else most_passages(benchmark, settings)
         longest = sorted(benchmark.passages, key=lambda passage: len(passage.text), reverse=True)[:read]
         cost["extraction_at_most"] = extraction_cost(longest, settings["extract"])
+    if judged:
+        cost["judging_at_most"] = judging_cost(benchmark)
     if as_json:
         common.print_json(cost)
         return
     typer.echo(f"{cost['questions']} questions over {cost['passages']} passages")
-    for name in ("answering_at_most", "extraction_at_most"):
+    for name in ("answering_at_most", "extraction_at_most", "judging_at_most"):
         if name in cost:
             parts = cost[name]
             typer.echo(
@@ -217,10 +236,11 @@ def _table(dataset: str, split: str, system: str, name: str, summary: dict[str, 
     kind = "recall" if summary["recall"] else "answer recall"
     found = summary["recall"] or summary["answer_recall"]
     recall = f"{kind} {'  '.join(f'{k} {100 * value:.1f}' for k, value in found.items()) or 'none'}"
+    judged = f"LLM-Acc {100 * summary['llm_acc']:.1f}   " if "llm_acc" in summary else ""
     return "\n".join(
         [
             f"{dataset} {split}, {summary['n']} questions, {system}, {name}",
-            f"  EM {100 * summary['em']:.1f}   F1 {100 * summary['f1']:.1f}   {recall}",
+            f"  EM {100 * summary['em']:.1f}   F1 {100 * summary['f1']:.1f}   {judged}{recall}",
             f"  levels: {levels or 'none'}   errors {summary['errors']}   unreadable hops {summary['unreadable_hops']}",
             f"  per question: {cost['calls']} LM calls, {cost['cached']} cached; {cost['prompt_tokens']:.0f} prompt + "
             f"{cost['completion_tokens']:.0f} reply tokens; {summary['seconds_per_question']['median']} s (median)",

@@ -129,10 +129,14 @@ class CorpusIndex:
 
         Vectors that are not stored yet are encoded in one batch and kept.
         """
+        return [triple for triple, _ in self.rank_scored(query, triples, n)]
+
+    def rank_scored(self, query: str, triples: Sequence[Triple], n: int | None = None) -> list[tuple[Triple, float]]:
+        """As ``rank``, each triple with its score (inner product of unit vectors, -1 to 1)."""
         if not triples or (n is not None and n <= 0):
             return []
         scores = np.round(self._shelves.vectors(triples) @ self._encoder().encode_query(query), SCORE_DIGITS)
-        return [triples[i] for i in np.argsort(-scores, kind="stable")[:n]]
+        return [(triples[i], float(scores[i])) for i in np.argsort(-scores, kind="stable")[:n]]
 
     def keep(self, passage_id: str, extraction: Extraction) -> None:
         """Store the state and the triples of a passage in place of the former ones, at once; vectors come later.

@@ -25,6 +25,10 @@ RULES = {
     "sp": "sets of (title, sentence), exact; 2wikimultihopqa lower-cases titles after that; musique: paragraph idx",
     "evi": "2wikimultihop_evaluate_v1.1.py: triples lower-cased, no punctuation, articles kept; any alias of a gold",
     "joint": "precision and recall are the products of the parts', F1 from those, EM the product",
+    "str_acc": "LogicRAG: 1 if an accepted answer, normalised, is a substring of the normalised prediction "
+    "(so no is in Norway); no yes/no rule",
+    "llm_acc": "LogicRAG: 1 if an LM says that prediction and accepted answers mean the same; not asked where EM is 1 "
+    "(then 1) or nothing was answered (then 0); a reply that can't be read counts 0",
     "em_hipporag": "HippoRAG 2: EM maximal over all accepted answers, no yes/no rule",
     "f1_hipporag": "HippoRAG 2: F1 maximal over all accepted answers, no yes/no rule",
     "f1_kirag": "KiRAG: F1 against the first answer only, no yes/no rule",
@@ -79,6 +83,17 @@ def variant_scores(prediction: str | None, golds: Any) -> Scores:
         "em_dspy": dspy["em"],
         "f1_dspy": dspy["f1"],
     }
+
+
+def string_accuracy(prediction: str | None, golds: Any) -> float:
+    """Str-Acc: whether an accepted answer is contained in the prediction, both normalised, as 1 or 0.
+
+    LogicRAG's rule. D2F-ReAG (section 4.1) says "exactly matches" but follows it: its table 1 has models whose Str-Acc
+    is far above their LLM-Acc, as no exact match can be. An answer of which normalisation leaves nothing must be equal.
+    """
+    answer = normalize_answer(prediction or "")
+    normalized = map(normalize_answer, gold_answers(golds))
+    return float(any(gold in answer if gold else not answer for gold in normalized))
 
 
 def gold_answers(golds: Any) -> list[str]:

@@ -8,7 +8,8 @@ from typing import Any
 
 import dspy
 
-from cirag_dspy.evaluate.metrics import answer_scores
+from cirag_dspy.errors import ModelError
+from cirag_dspy.evaluate.metrics import answer_scores, string_accuracy
 from cirag_dspy.evaluate.retrieval import all_recall_at, answer_recall_at, recall_at
 from cirag_dspy.lms.meter import COUNTS, LMMeter
 from cirag_dspy.modules.extract import FATAL
@@ -28,7 +29,7 @@ def answer_one(system: Any, example: dspy.Example) -> Row:
     try:
         with meter.context():
             prediction = system(question=example.question)
-    except FATAL:
+    except (*FATAL, ModelError):  # no other question would fare better
         raise
     except Exception as exception:  # any fault of one question must not cost the others
         error = one_line(f"{type(exception).__name__}: {exception}")[:500]
@@ -47,6 +48,7 @@ def answer_one(system: Any, example: dspy.Example) -> Row:
         "level": prediction.get("level"),
         "em": float(scores["em"]),
         "f1": float(scores["f1"]),
+        "str_acc": 0.0 if error else string_accuracy(answer, example),
         "recall": _at(recall_at(passages, gold, RECALL_AT, missing=missing)) if with_gold else {},
         "all_recall": _at(all_recall_at(passages, gold, RECALL_AT, missing=missing)) if with_gold else {},
         "answer_recall": {} if with_gold or error else _at(_answer_recall(system, passages, example.answers)),
@@ -88,8 +90,7 @@ def summarise(rows: Sequence[Row]) -> dict[str, Any]:
         "n": n,
         "errors": n - len(answered),
         "empty_answers": sum(not row["answer"] for row in answered),
-        "em": _mean([row["em"] for row in rows]),
-        "f1": _mean([row["f1"] for row in rows]),
+        **_scores(rows),
         **{
             name: {f"@{k}": _mean([row[name][str(k)] for row in found]) for k in RECALL_AT if found}
             for name, found in scored.items()
@@ -103,6 +104,7 @@ def summarise(rows: Sequence[Row]) -> dict[str, Any]:
         "lm": totals,
         "lm_per_question": {key: round(value / n, 2) for key, value in totals.items()},
         "lm_by_module": _modules(rows),
+        **_judging(rows),
         "seconds_per_question": {"mean": round(sum(seconds) / n, 3), "median": round(seconds[n // 2], 3)},
     }
 
@@ -128,10 +130,29 @@ def _values(rows: Sequence[Row], key: str) -> list[str]:
 
 def _by(rows: Sequence[Row], key: str) -> dict[str, Any]:
     groups = {value: [row for row in rows if row[key] == value] for value in _values(rows, key)}
-    return {
-        value: {"n": len(group), "em": _mean([row["em"] for row in group]), "f1": _mean([row["f1"] for row in group])}
-        for value, group in groups.items()
-    }
+    return {value: {"n": len(group), **_scores(group), **_effort(group)} for value, group in groups.items()}
+
+
+def _effort(rows: Sequence[Row]) -> dict[str, float]:
+    """Mean tokens, prompts and replies together, and seconds of a question (D2F-ReAG's table 2)."""
+    tokens = [float(row["lm"]["prompt_tokens"] + row["lm"]["completion_tokens"]) for row in rows]
+    return {"tokens": _mean(tokens), "seconds": _mean([row["seconds"] for row in rows])}
+
+
+def _scores(rows: Sequence[Row]) -> dict[str, float]:
+    """Means of the answer scores, ``llm_acc`` over the rows that were judged, if any."""
+    scores = {name: [row[name] for row in rows if name in row] for name in ("em", "f1", "str_acc", "llm_acc")}
+    return {name: _mean(values) for name, values in scores.items() if values}
+
+
+def _judging(rows: Sequence[Row]) -> dict[str, Any]:
+    """How many answers were judged, how many verdicts could not be read, and what judging cost."""
+    judged = [row["judge"] for row in rows if "judge" in row]
+    if not judged:
+        return {}
+    unreadable = sum(verdict["verdict"] == "unreadable" for verdict in judged)
+    costs = {name: sum(verdict[name] for verdict in judged) for name in COUNTS}
+    return {"judging": {"judged": len(judged), "unreadable": unreadable, **costs}}
 
 
 def _modules(rows: Sequence[Row]) -> dict[str, dict[str, int]]:

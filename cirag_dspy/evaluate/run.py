@@ -23,7 +23,7 @@ class RunFolder:
     """
 
     # What may differ between the parts of one run: none of it changes an answer.
-    FREE = ("machine", "versions", "threads", "started")
+    FREE = ("machine", "versions", "threads", "started", "judge")
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -128,6 +128,7 @@ def run(
     Raises:
         RunError: No questions, or the folder belongs to another run.
         dspy.utils.exceptions.LMError: No LM call can succeed (key, billing or configuration); rows so far are kept.
+        ModelError: The LM cannot do what the system needs of it; rows so far are kept.
     """
     if not examples:
         raise RunError("no examples to evaluate")
@@ -139,6 +140,11 @@ def run(
         for _, row in each_in_threads(lambda example: answer_one(system, example), todo, threads):
             write(row)
             on_row(row)
+    return conclude(folder, examples, manifest)
+
+
+def conclude(folder: RunFolder, examples: Sequence[dspy.Example], manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Sum up the rows of ``examples``; returns the summary, also written to ``results.json``."""
     wanted = {example.id for example in examples}
     summary = summarise([row for row in folder.rows() if row["id"] in wanted])
     write_json(folder.path / "results.json", {"summary": summary, "manifest": dict(manifest)})

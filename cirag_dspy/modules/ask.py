@@ -22,13 +22,15 @@ Inputs = dict[str, Any]
 @dataclass
 class Reply:
     """What came back: the output fields that could be read, what is wrong with them (empty: nothing), whether the LM
-    was cut off by its token limit, and the whole text where a field was missing.
+    was cut off by its token limit, the whole text where a field was missing, and, where ``logprobs`` were asked for and
+    given, the tokens of the whole text with their log-probabilities.
     """
 
     fields: dict[str, str] = field(default_factory=dict)
     problem: str = ""
     truncated: bool = False
     raw: str = ""
+    logprobs: tuple[tuple[str, float], ...] = ()
 
     def __getitem__(self, name: str) -> str:
         return self.fields.get(name) or ""
@@ -111,7 +113,12 @@ def _call(
             inputs = smaller
             continue
         fields = {name: str(prediction[name] or "") for name in predict.signature.output_fields if name in prediction}
-        return Reply(fields, truncated=witness.truncated()), inputs
+        return Reply(fields, truncated=witness.truncated(), logprobs=_logprobs(prediction)), inputs
+
+
+def _logprobs(prediction: dspy.Prediction) -> tuple[tuple[str, float], ...]:
+    content = getattr(prediction.get("logprobs"), "content", None) or ()
+    return tuple((str(entry.token), float(entry.logprob)) for entry in content)
 
 
 def _unreadable(error: AdapterParseError, truncated: bool) -> Reply:

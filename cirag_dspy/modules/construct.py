@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import dspy
 
@@ -56,10 +56,20 @@ class Construct(dspy.Module):
         ids = [hit.passage.id for hit in hits]
         if self.extract is not None:
             extract_missing(self.index, self.extract, [hit.passage for hit in hits], threads=self.threads)
-        found = self.index.triples(ids)
-        # The same words from two passages are one fact to the reader of the prompt; the better passage keeps it.
-        by_text = {triple.text: triple for passage in reversed(ids) for triple in reversed(found.get(passage, ()))}
-        taken = {triple.text for triple in exclude}
-        ordered = [t for p in ids for t in found.get(p, ()) if by_text[t.text] is t and t.text not in taken]
+        ordered = distinct_facts(self.index, ids, exclude)
         candidates = self.index.rank(query, ordered, self.n) if self.rank else ordered[: self.n]
         return dspy.Prediction(passages=ids, candidates=candidates)
+
+
+def distinct_facts(index: SearchIndex, passage_ids: Sequence[str], exclude: Collection[Triple] = ()) -> list[Triple]:
+    """The triples of passages in the passages' order, without the facts of ``exclude``.
+
+    The same words from two passages are one fact to the reader of a prompt; the better passage keeps it.
+    """
+    found = index.triples(passage_ids)
+    taken = {triple.text for triple in exclude}
+    by_text: dict[str, Triple] = {}
+    for triple in (triple for passage in passage_ids for triple in found.get(passage, ())):
+        if triple.text not in taken:
+            by_text.setdefault(triple.text, triple)
+    return list(by_text.values())

@@ -29,6 +29,9 @@ class SearchIndex(Protocol):
     def rank(self, query: str, triples: Sequence[Triple], n: int | None) -> list[Triple]:
         """The ``n`` triples nearest to ``query``, best first."""
 
+    def rank_scored(self, query: str, triples: Sequence[Triple], n: int | None) -> list[tuple[Triple, float]]:
+        """As ``rank``, each triple with its score, higher is nearer."""
+
     def keep(self, passage_id: str, extraction: Extraction) -> None:
         """Store a passage's extraction at once."""
 

@@ -12,6 +12,14 @@ from cirag_dspy.modules.search import SearchIndex
 SYSTEMS = {
     "cirag": "cirag_dspy.systems.cirag:CIRAGModule",
     "native_rag": "cirag_dspy.systems.native_rag:NativeRAG",
+    "kirag": "cirag_dspy.systems.kirag:KiRAG",
+    "d2f_reag": "cirag_dspy.systems.d2f_reag:D2FReAG",
+    "ircot": "cirag_dspy.systems.ircot:IRCoT",
+    "flare": "cirag_dspy.systems.flare:FLARE",
+    "react": "cirag_dspy.systems.react:ReAct",
+    "metarag": "cirag_dspy.systems.metarag:MetaRAG",
+    "dualrag": "cirag_dspy.systems.dualrag:DualRAG",
+    "logicrag": "cirag_dspy.systems.logicrag:LogicRAG",
 }
 
 

@@ -214,6 +214,37 @@ def test_eval_demo(tmp_path, cache):
 
 
 @pytest.mark.slow
+def test_eval_judged_by_another_lm(tmp_path, cache):
+    def judged(messages):
+        return "same: no" if "same:" in messages[0]["content"] else reply(messages)
+
+    with openai_server(judged) as (address, requests):
+        options = ["--dataset", "demo", "--limit", "3", "--system", "native_rag", "--cache-dir", cache]
+        options += [
+            "--lm",
+            "openai/scripted",
+            "--judge-lm",
+            "openai/judge",
+            "--api-base",
+            address,
+            "--no-cache",
+            "--json",
+        ]
+        options += ["--out", tmp_path / "run"]
+        done = cli("eval", *options)
+        assert done.returncode == 0, done.stderr
+        result = json.loads(done.stdout)
+        assert result["summary"]["lm"]["calls"] == 3
+        assert result["summary"]["llm_acc"] == result["summary"]["em"] == 0
+        assert result["summary"]["judging"]["calls"] == 3
+        assert result["manifest"]["judge"]["model"] == "openai/judge"
+        resumed = json.loads(cli("eval", *options, "--resume").stdout)
+        assert resumed["summary"] == result["summary"] and len(requests) == 6
+    cost = json.loads(cli("eval", *options, "--dry-run").stdout)
+    assert cost["judging_at_most"]["lm_calls"] == 3
+
+
+@pytest.mark.slow
 def test_eval_of_the_gold_itself(tmp_path, cache):
     """The upper bound: annotations answer the very questions they annotate, and no LM is called."""
     options = demo_run(cache, tmp_path / "run")

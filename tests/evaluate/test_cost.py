@@ -1,7 +1,7 @@
 import pytest
 
 from cirag_dspy.benchmarks import load_benchmark
-from cirag_dspy.evaluate.cost import extraction_cost, refusals_cost, rows_cost, run_cost
+from cirag_dspy.evaluate.cost import extraction_cost, judging_cost, refusals_cost, rows_cost, run_cost
 from cirag_dspy.schema import Passage
 from cirag_dspy.systems import build_system, settings_of
 
@@ -14,7 +14,21 @@ def test_extraction_counts_calls_of_both_ways():
     assert extraction_cost([], "one") == {"lm_calls": 0, "prompt_tokens": 0, "reply_tokens": 0}
 
 
-@pytest.mark.parametrize(("system", "calls"), [("native_rag", 1), ("cirag", 4 + 3 + 1)])
+@pytest.mark.parametrize(
+    ("system", "calls"),
+    [
+        ("native_rag", 1),
+        ("cirag", 4 + 3 + 1),
+        ("d2f_reag", 167),
+        ("flare", 11),
+        ("ircot", 6),
+        ("kirag", 6),
+        ("react", 8),
+        ("metarag", 2 + 5 * 3 + 1),
+        ("dualrag", 5 * (2 + 4) + 2),
+        ("logicrag", 2 + 1 + 3 * 2 + 2),
+    ],
+)
 def test_a_run_costs_at_most(system, calls):
     benchmark = load_benchmark("demo", limit=5)
     cost = run_cost(benchmark, system, settings_of(system))
@@ -34,3 +48,8 @@ def test_rows_of_a_question_at_most(system, contrast, rows):
 
 def test_refusals_cost_a_call_a_question():
     assert refusals_cost(load_benchmark("demo", limit=5), settings_of("cirag"))["lm_calls"] == 5
+
+
+def test_judging_costs_a_call_a_question_at_most():
+    cost = judging_cost(load_benchmark("demo", limit=5))
+    assert cost["lm_calls"] == 5 and cost["prompt_tokens"] > 0

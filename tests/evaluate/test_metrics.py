@@ -14,6 +14,7 @@ from cirag_dspy.evaluate.metrics import (
     f1_metric,
     joint_scores,
     question_scores,
+    string_accuracy,
     support_scores,
     variant_scores,
 )
@@ -179,3 +180,32 @@ def test_metrics_for_dspy():
     assert em(example, right, trace=[]) is True and em(example, near, trace=[]) is False
     assert f1(example, near) == pytest.approx(2 / 3)
     assert f1(example, near, trace=[]) is True and f1_metric("hotpotqa")(example, near, trace=[]) is False
+
+
+@pytest.mark.parametrize(
+    ("pred", "golds", "correct"),
+    [
+        ("Paris", "Paris", 1),
+        ("The city of Paris, France.", "paris", 1),
+        ("Paris", "Paris, France", 0),  # contained the other way round
+        ("In the U.S.", "US", 1),
+        ("Yes, they are", "yes", 1),  # no rule for yes and no
+        ("Norway", "no", 1),  # a substring, not a word: LogicRAG's rule
+        ("Rome", ["Paris", "Rome"], 1),
+        ("", "Paris", 0),
+        (None, "Paris", 0),
+        ("Paris", "The", 0),  # nothing of the gold is left: only nothing is equal to it
+        ("A", "The", 1),
+        ("Cafe\u0301", "Caf\u00e9", 0),
+    ],
+)
+def test_string_accuracy(pred, golds, correct):
+    assert string_accuracy(pred, golds) == correct
+
+
+def test_string_accuracy_takes_an_example():
+    assert string_accuracy("It is Rome", dspy.Example(answer="Paris", answers=["Paris", "Rome"])) == 1
+
+
+def test_both_accuracies_have_a_rule():
+    assert {"str_acc", "llm_acc"} <= set(RULES)

@@ -1,9 +1,11 @@
 import json
+import time
 
 import dspy
 import pytest
+from dspy.utils.exceptions import LMAuthError
 
-from cirag_dspy.errors import RunError
+from cirag_dspy.errors import ModelError, RunError
 from cirag_dspy.evaluate.run import RunFolder, run
 from cirag_dspy.schema import Citation, Hop, Triple
 from tests.fakes import scripted_lm
@@ -57,7 +59,11 @@ def test_rows_and_summary(tmp_path):
     assert summary["f1"] == pytest.approx((1 + 2 / 3 + 0) / 3, abs=1e-4)
     assert summary["recall"]["@2"] == pytest.approx((1 + 0.5 + 0.5) / 3, abs=1e-4)
     assert summary["all_recall"]["@2"] == pytest.approx(1 / 3, abs=1e-4)
-    assert summary["levels"] == {"triples": {"n": 3, "em": summary["em"], "f1": summary["f1"]}}
+    assert summary["str_acc"] == pytest.approx(2 / 3, abs=1e-4)
+    assert "llm_acc" not in summary and "judging" not in summary
+    level = dict(summary["levels"]["triples"])
+    assert level.pop("seconds") >= 0
+    assert level == {"n": 3, **{name: summary[name] for name in ("em", "f1", "str_acc")}, "tokens": 0}
     rows = folder.rows()
     assert [row["id"] for row in rows] == ["1", "2", "3"]
     assert rows[0]["hops"][0]["core"] == ["a | b | c"]
@@ -124,20 +130,17 @@ def test_two_examples_of_one_id_are_an_error(tmp_path):
         run(System({"q": "x"}), [example("1"), example("1")], RunFolder(tmp_path / "run"), MANIFEST)
 
 
-def test_a_fatal_error_keeps_the_answers_already_paid_for(tmp_path):
-    import time
-
-    from dspy.utils.exceptions import LMAuthError
-
+@pytest.mark.parametrize("fatal", [LMAuthError("no key"), ModelError("the LM gives no log-probabilities")])
+def test_a_fatal_error_keeps_the_answers_already_paid_for(tmp_path, fatal):
     class Slow(System):
         def __call__(self, question):
             if question != "q0":
                 time.sleep(0.2)
             return super().__call__(question)
 
-    system = Slow({"q0": LMAuthError("no key"), "q1": "Paris", "q2": "Paris", "q3": "Paris", "q4": "Paris"})
+    system = Slow({"q0": fatal, "q1": "Paris", "q2": "Paris", "q3": "Paris", "q4": "Paris"})
     folder = RunFolder(tmp_path / "run")
-    with pytest.raises(LMAuthError):
+    with pytest.raises(type(fatal)):
         run(system, [example(str(n), f"q{n}") for n in range(5)], folder, MANIFEST, threads=4)
     assert sorted(row["id"] for row in folder.rows()) == ["1", "2", "3"]
 
@@ -176,3 +179,5 @@ def test_cost_is_counted_per_question_and_survives_threads(tmp_path):
     assert summary["lm"]["calls"] == 15
     assert all(row["lm"]["calls"] == 3 for row in folder.rows())
     assert summary["lm"]["completion_tokens"] == 15 * (len("answer: Paris") // 4)
+    tokens = summary["lm"]["prompt_tokens"] + summary["lm"]["completion_tokens"]
+    assert summary["types"]["bridge"]["tokens"] == pytest.approx(tokens / 5, abs=1e-4)

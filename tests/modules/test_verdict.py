@@ -1,0 +1,37 @@
+import pytest
+
+from cirag_dspy.modules.ask import Reply
+from cirag_dspy.modules.verdict import parse_yes_no, unclear
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        ("yes", True),
+        ("Yes.", True),
+        ("**Yes**, no fact is missing", True),
+        ("The answer is yes", True),
+        ("true", True),
+        ("They are sufficient", True),
+        ("no", False),
+        ("No, although yes would be nice", False),
+        ("not sufficient", False),
+        ("insufficient", False),
+        ("They aren't enough", False),
+        ("They aren’t enough", False),
+        ("\n\nno\nyes", False),
+        ("I know another Norwegian", None),  # no word of it is "no"
+        ("yesterday", None),
+        ("hard to say\nyes", None),
+        ("unknown", None),
+        ("", None),
+    ],
+)
+def test_yes_and_no_are_words(text, verdict):
+    assert parse_yes_no(text) is verdict
+
+
+def test_what_is_wrong_is_said():
+    assert unclear(Reply({"known": "yes"}), "known") == ""
+    assert unclear(Reply({"known": "perhaps"}), "known") == "known is neither yes nor no"
+    assert unclear(Reply(problem="the reply has no known:"), "known") == "the reply has no known:"

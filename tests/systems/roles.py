@@ -1,0 +1,77 @@
+"""An LM that plays each signature's role from a script of its own, over the small world of ``world``."""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+
+import dspy
+
+from cirag_dspy import signatures
+from cirag_dspy.corpus.index import CorpusIndex
+from cirag_dspy.corpus.ingest import Document
+from tests.fakes import WordEncoder, scripted_lm
+from tests.systems.world import PASSAGES
+
+ROLES = {
+    name: signature
+    for name, signature in vars(signatures).items()
+    if isinstance(signature, type) and issubclass(signature, dspy.Signature)
+}
+
+
+class RoleLM:
+    """Answers a call of signature X with the next reply of the list X; what it was asked is in ``calls``."""
+
+    def __init__(self, **replies):
+        self.replies = {name: iter(texts) for name, texts in replies.items()}
+        self.calls: list[tuple[str, dict[str, str]]] = []
+
+    @property
+    def roles(self):
+        return [role for role, _ in self.calls]
+
+    def asked(self, role):
+        """The fields of each prompt of one role."""
+        return [fields for name, fields in self.calls if name == role]
+
+    def __call__(self, messages):
+        system, user = messages[0]["content"], messages[-1]["content"]
+        role = next(name for name, role in ROLES.items() if system.startswith(role.instructions.strip()))
+        names = "|".join([*ROLES[role].input_fields, "problem"])
+        pieces = re.split(rf"^({names}):[ \n]?", user, flags=re.M)
+        self.calls.append((role, {name: text.strip() for name, text in zip(pieces[1::2], pieces[2::2], strict=True)}))
+        return next(self.replies[role])
+
+
+@contextmanager
+def world_index(path, passages=tuple(PASSAGES.values())):
+    with CorpusIndex.create(path / "index", WordEncoder()) as built:
+        built.add(Document(passage.id, (passage,)) for passage in passages)
+        yield built
+
+
+def run(program, question, **replies):
+    """The prediction, and the LM that was asked."""
+    roles = RoleLM(**replies)
+    lm, _ = scripted_lm(roles)
+    with dspy.context(lm=lm):
+        return program(question=question), roles
+
+
+def titles(ids):
+    names = {passage.id: title for title, passage in PASSAGES.items()}
+    return [names[id] for id in ids]
+
+
+def queries(prediction):
+    return [hop.query for hop in prediction.hops]
+
+
+def cited(prediction):
+    return [(citation.title, citation.sentence) for citation in prediction.citations]
+
+
+def lines(*names):
+    """Passages as they stand in a prompt."""
+    return [f"{name}: {PASSAGES[name].text}" for name in names]
