@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from threading import RLock
+from typing import Protocol
 
 import numpy as np
 
 from cirag_dspy.corpus.lru import LRU
-from cirag_dspy.corpus.store import Shelf, Store
-from cirag_dspy.schema import Extraction, Triple
+from cirag_dspy.corpus.store import Shelf
+from cirag_dspy.schema import Triple
 
 
 def fact(triple: Triple) -> str:
@@ -17,8 +18,17 @@ def fact(triple: Triple) -> str:
     return f"{triple.head} {triple.relation} {triple.tail}"
 
 
+class TripleStore(Protocol):
+    """Where triples are kept with vectors: a `Store` with the index's own, a `RankerStore` with a ranker's."""
+
+    @property
+    def read_only(self) -> bool: ...  # noqa: D102
+    def shelves(self, ids: Iterable[str]) -> dict[str, Shelf]: ...  # noqa: D102
+    def set_triple_vectors(self, triples: Sequence[Triple], vectors: np.ndarray) -> None: ...  # noqa: D102
+
+
 class Shelves:
-    """Reads triples through a cache of ``size`` passages. Every change of triples goes through it, or through `clear`.
+    """Reads triples through a cache of ``size`` passages; `drop` and `clear` tell it of changes in the store.
 
     Args:
         store: Where they are kept.
@@ -26,7 +36,7 @@ class Shelves:
         size: Passages in memory, and half the number of vectors of triples that the store doesn't have.
     """
 
-    def __init__(self, store: Store, encode: Callable[[Sequence[str]], np.ndarray], size: int = 2048) -> None:
+    def __init__(self, store: TripleStore, encode: Callable[[Sequence[str]], np.ndarray], size: int = 2048) -> None:
         self._store = store
         self._encode = encode
         self._shelves: LRU[str, Shelf] = LRU(size)
@@ -44,10 +54,9 @@ class Shelves:
                 found[id] = shelf
         return {id: found[id] for id in ids if id in found}
 
-    def keep(self, passage_id: str, extraction: Extraction) -> None:
-        """Replace the triples of a passage. Under the lock of `get`, so that no reader can put back the old ones."""
+    def drop(self, passage_id: str) -> None:
+        """Forget a passage, after its triples changed. Waits for readers, so that none can put back the old ones."""
         with self._lock:
-            self._store.keep(passage_id, extraction)
             self._shelves.drop(passage_id)
 
     def clear(self) -> None:
