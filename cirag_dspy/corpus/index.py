@@ -274,8 +274,9 @@ class CorpusIndex:
 
     @property
     def ranker_state(self) -> dict[str, Any] | None:
-        """Name and content of the model that ranks triples in the embedder's place, if one does."""
-        return {"name": self._ranker.encoder.name, "content": self._ranker.content} if self._ranker else None
+        """Name (of a folder, its last part) and content of the model that ranks in the embedder's place, if any."""
+        ranker = self._ranker
+        return {"name": Path(ranker.encoder.name).name, "content": ranker.content} if ranker else None
 
     def counts(self) -> dict[str, int]:
         """Numbers of ``passages`` and ``triples``, and of passages ``pending``, ``done``, ``empty`` and ``failed``."""

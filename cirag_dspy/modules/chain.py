@@ -1,4 +1,4 @@
-"""A chain of triples (KiRAG section 3.2): what it is searched and ranked with, and the constructor that completes it."""
+"""A chain of triples (KiRAG section 3.2): what is searched and ranked with, and the constructor that completes it."""
 
 from __future__ import annotations
 
