@@ -19,7 +19,7 @@ from cirag_dspy.modules.chain import aligner_query, search_query
 from cirag_dspy.modules.construct import distinct_facts
 from cirag_dspy.modules.search import SearchIndex
 from cirag_dspy.schema import Passage, Triple
-from cirag_dspy.text import one_line
+from cirag_dspy.text import one_line, words
 
 MOST_LOOKS = 64  # a question; the orders of a comparison multiply
 Rank = Callable[[str, Sequence[Triple]], list[tuple[Triple, float]]]
@@ -113,12 +113,13 @@ def walk(example: Any, corpus: Mapping[str, Passage], index: SearchIndex, k: int
 def gold_triples(
     example: Any, chain: GoldChain, corpus: Mapping[str, Passage], index: SearchIndex
 ) -> list[list[Triple]]:
-    """For each step the triples that state it, of the gold passages that it can be in."""
+    """For each step the triples that state it, of the gold passages that it can be in; those of fewest words first."""
     found = index.triples(example.gold_passages)
 
     def stating(step: Step) -> list[Triple]:
         named = [id for id in example.gold_passages if id in corpus and step.title in ("", corpus[id].title)]
-        return [triple for id in named for triple in found.get(id, ()) if step.holds(triple.text)]
+        held = [triple for id in named for triple in found.get(id, ()) if step.holds(triple.text)]
+        return sorted(held, key=lambda triple: len(words(triple.text)))
 
     return [stating(step) for step in chain.steps]
 

@@ -186,6 +186,14 @@ def test_a_chain_ends_where_no_triple_states_what_comes_next(index):
     assert walk(TWO, CORPUS, index, k=5).looks[0].following == ((LIGHT_YEAR,),)
 
 
+def test_of_several_that_state_a_step_the_shortest_goes_into_the_chain(index):
+    long = Triple("Harbor Song", "is a film that was made by", "Ada Brook and others", DIRECTED.passage_id, 1)
+    index.keep(DIRECTED.passage_id, Extraction("done", (long, SONG_YEAR, DIRECTED)))
+    first, second, *_ = walk(THREE, CORPUS, index, k=5).looks
+    assert first.following == ((DIRECTED, long),) and second.chain == (DIRECTED,)
+    assert long not in first.wrong
+
+
 def test_gold_words_in_another_passage_are_no_gold_triple_and_not_wrong_either(index):
     copied = Triple(*DIRECTED.text.split(" | "), PASSAGES["Tom Hale"].id, 0)
     reworded = Triple("Ada Brook", "directed", "Harbor Song", PASSAGES["Tom Hale"].id, 0)

@@ -121,6 +121,66 @@ def test_complete_at_once(filled):
     assert titles(prediction.passages)[0] == "Harbor Song"
 
 
+def test_a_comparison_takes_a_step_a_side(filled):
+    question = "Which film is older, Harbor Song or Harbor Light?"
+    song, light = TRIPLES["Harbor Song"][0], TRIPLES["Harbor Light"][0]
+    prediction, prompts = ask(filled, Chooser([[song, light], [light]], "Harbor Song"), question=question)
+    assert (prediction.triples, prediction.stopped, prediction.answer) == ([song, light], "complete", "Harbor Song")
+    assert [fields["chain"] for fields in prompts[:3]] == ["none yet", song.text, f"{song.text}\n{light.text}"]
+    # Harbor Light's fact is nearer once the chain says "is a film of" too: 10 / sqrt(30 * 7) after 5 / sqrt(11 * 7).
+    assert titles(prediction.passages)[:2] == ["Harbor Light", "Harbor Song"]
+    assert {(citation.title, citation.sentence) for citation in prediction.citations} >= {
+        ("Harbor Song", 0),
+        ("Harbor Light", 0),
+    }
+
+
+def test_passages_that_tie_stay_as_they_were_retrieved(filled):
+    question = "Which film is older, Harbor Song or Harbor Light?"
+    prediction, _ = ask(filled, ["next: none", "answer: Harbor Song"], question=question)
+    ranked = filled.rank_scored(question, list(prediction.hops[0].candidates), None)
+    assert ranked[0][1] == ranked[1][1] and ranked[0][0].passage_id != ranked[1][0].passage_id
+    assert titles(prediction.passages) == titles(prediction.hops[0].passage_ids) == ["Harbor Song", "Harbor Light"]
+
+
+def test_the_aligner_of_the_index_ranks(filled):
+    class Backwards(WordEncoder):
+        def encode_query(self, text):
+            return -super().encode_query(text)
+
+    plain, _ = ask(filled, ["next: none", "answer: x"], n=1)
+    filled.use_ranker(Backwards("backwards"))
+    aligned, _ = ask(filled, ["next: none", "answer: x"], n=1)
+    assert plain.hops[0].passage_ids == aligned.hops[0].passage_ids
+    assert plain.hops[0].candidates != aligned.hops[0].candidates
+
+
+def test_an_unreadable_completion_keeps_the_chain_so_far(filled):
+    prediction, _ = ask(filled, [f"next: {DIRECTED.text}", "hm", "hm", "answer: Ada Brook"])
+    assert (prediction.triples, prediction.stopped, len(prediction.hops)) == ([DIRECTED], "unreadable", 2)
+    assert prediction.hops[1].error and titles(prediction.passages)[0] == "Harbor Song"
+
+
+def test_a_context_that_is_too_small_gets_fewer_candidates(filled):
+    from dspy.lm15 import ContextLengthError
+
+    def reply(messages):
+        facts = fields_of(messages[-1]["content"]).get("facts", "")
+        return ContextLengthError("too long") if len(facts.splitlines()) > 1 else "next: 1\nanswer: x"
+
+    prediction, prompts = ask(filled, reply, max_hops=1)
+    assert [len(fields["facts"].splitlines()) for fields in prompts[:3]] == [4, 2, 1]
+    assert prediction.triples == [prediction.hops[0].candidates[0]]
+
+
+def test_an_lm_that_cannot_be_reached_fails_the_question(filled):
+    from dspy.lm15 import ServerError
+    from dspy.utils.exceptions import LMError
+
+    with pytest.raises(LMError):
+        ask(filled, lambda messages: ServerError("down"))
+
+
 def test_what_is_no_candidate_is_asked_for_once_more(filled):
     prediction, prompts = ask(filled, ["next: 99", f"next: {DIRECTED.text}", "next: none", "answer: Ada Brook"])
     assert "use the numbers 1 to 4" in prompts[1]["problem"]
