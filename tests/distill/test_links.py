@@ -86,6 +86,23 @@ def test_a_chain_of_three(index):
     assert (found.steps, found.stated, found.missing, list(found.gold)) == (3, 3, 0, THREE.gold_passages)
 
 
+def test_a_chain_that_compares_nothing_has_one_order(index):
+    question = "Where was the director of Harbor Song, who followed the director of Harbor Light, born?"
+    steps = [
+        step("Harbor Song >> director", "Ada Brook", "Harbor Song"),
+        step("Harbor Light >> director", "Tom Hale", "Harbor Light"),
+        step("#1 >> place of birth", "Velden", "Ada Brook"),
+    ]
+    found = walk(
+        example(question, "Velden", ["Harbor Song", "Harbor Light", "Ada Brook"], decomposition=steps),
+        CORPUS,
+        index,
+        k=5,
+    )
+    assert [look.chain for look in found.looks] == [(), (DIRECTED,), (DIRECTED, LIGHT)]
+    assert [look.following for look in found.looks] == [((DIRECTED,),), ((LIGHT,),), ((BORN,),)]
+
+
 def test_a_comparison_has_no_order(index):
     found = walk(TWO, CORPUS, index, k=5)
     assert [look.chain for look in found.looks] == [(), (SONG_YEAR,), (LIGHT_YEAR,)]
@@ -196,8 +213,9 @@ def test_of_several_that_state_a_step_the_shortest_goes_into_the_chain(index):
 
 def test_gold_words_in_another_passage_are_no_gold_triple_and_not_wrong_either(index):
     copied = Triple(*DIRECTED.text.split(" | "), PASSAGES["Tom Hale"].id, 0)
-    reworded = Triple("Ada Brook", "directed", "Harbor Song", PASSAGES["Tom Hale"].id, 0)
-    index.keep(PASSAGES["Tom Hale"].id, Extraction("done", (copied, reworded)))
+    index.keep(PASSAGES["Tom Hale"].id, Extraction("done", (copied,)))
+    reworded = Triple("Ada Brook", "directed", "Harbor Song", BORN.passage_id, 0)  # the gold of another step
+    index.keep(BORN.passage_id, Extraction("done", (reworded, BORN)))
     (first, *_) = walk(THREE, CORPUS, index, k=5).looks
     assert first.following == ((DIRECTED,),)
     assert reworded in first.offered and reworded not in first.wrong

@@ -4,6 +4,7 @@ The encoder is word overlap, so each ranking can be read off the words.
 """
 
 import dspy
+import numpy as np
 import pytest
 
 from cirag_dspy.corpus.index import CorpusIndex
@@ -133,6 +134,29 @@ def test_a_comparison_takes_a_step_a_side(filled):
         ("Harbor Song", 0),
         ("Harbor Light", 0),
     }
+
+
+def test_a_passage_has_the_best_score_of_any_step(filled):
+    class Scores(WordEncoder):
+        """Scores facts as the step says, which is the number of triples in the query."""
+
+        def __init__(self, *steps):
+            super().__init__("scores")
+            self.steps = steps
+            self.facts = [" ".join(fact[:3]) for facts in FACTS.values() for fact in facts]
+
+        def encode_passages(self, texts):
+            return np.eye(len(self.facts), dtype=np.float32)[[self.facts.index(text) for text in texts]]
+
+        def encode_query(self, text):
+            scores = {" ".join(t.text.split(" | ")): score for t, score in self.steps[text.count(" | ") // 2].items()}
+            return np.array([scores.get(fact, 0.0) for fact in self.facts], dtype=np.float32)
+
+    light, director = TRIPLES["Harbor Light"][1], TRIPLES["Ada Brook"][0]
+    filled.use_ranker(Scores({DIRECTED: 0.9, light: 0.8}, {light: 0.2, director: 0.5}))
+    prediction, _ = ask(filled, Chooser([[DIRECTED]], "Ada Brook"))
+    assert [hop.candidates[0] for hop in prediction.hops] == [DIRECTED, director]
+    assert titles(prediction.passages) == ["Harbor Song", "Harbor Light", "Ada Brook"]
 
 
 def test_passages_that_tie_stay_as_they_were_retrieved(filled):
