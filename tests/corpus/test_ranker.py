@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 
 import pytest
 
@@ -83,10 +84,14 @@ def test_changed_triples_are_ranked_anew_and_vectors_go_with_their_triples(built
     assert left == 0
 
 
-def test_threads_encode_no_triple_twice_once_it_is_kept(built):
+def test_threads_that_want_the_same_vectors_encode_them_once(built):
+    class Slow(Ranker):
+        def encode_passages(self, texts):
+            time.sleep(0.1)
+            return super().encode_passages(texts)
+
     index, triples = built
-    index.use_ranker(ranker := Ranker())
-    index.rank("q", triples)
+    index.use_ranker(ranker := Slow())
     threads = [threading.Thread(target=index.rank, args=(f"q{i}", triples)) for i in range(8)]
     for thread in threads:
         thread.start()
