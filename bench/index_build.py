@@ -41,7 +41,7 @@ def main() -> None:
     passages = [passage for document in documents for passage in document.passages]
     texts = [f"{passage.title}\n{passage.text}" if passage.title else passage.text for passage in passages]
     embedder = Embedder(args.embedder, batch_size=args.batch_size)
-    model = embedder._load()
+    model = embedder.load()
     model.encode(texts[: args.batch_size], show_progress_bar=False)
 
     def bare() -> tuple[float, float]:

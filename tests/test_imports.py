@@ -72,6 +72,7 @@ def test_imports_point_down(path):
         "import cirag_dspy.artifact",
         "import cirag_dspy.recipe",
         "import cirag_dspy.pipeline",
+        "import cirag_dspy.pipeline.align",
         "import cirag_dspy.distill.optimizer",
         "import cirag_dspy.distill.prompts",
     ],

@@ -1,7 +1,8 @@
-"""A tiny random Llama with one token per byte, and chat templates in the styles of well-known models."""
+"""A tiny random Llama with one token per byte, chat templates in the styles of well-known models, a tiny encoder."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -80,3 +81,39 @@ def save_tiny_llama(folder: Path, template: str = CHATML, **config: Any) -> Path
     LlamaForCausalLM(LlamaConfig(**shape | config)).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+def save_tiny_encoder(folder: Path, texts: list[str]) -> Path:
+    """Write a one-layer sentence-transformers model that knows the words of ``texts``; the same weights every time."""
+    import torch
+    from sentence_transformers import SentenceTransformer, models
+    from tokenizers import Tokenizer, normalizers, pre_tokenizers, processors
+    from tokenizers import models as tokenizer_models
+    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    found = {word for text in texts for word in re.findall(r"\w+|[^\w\s]", text.lower())}
+    vocabulary = {word: number for number, word in enumerate([*special, *sorted(found)])}
+    raw = Tokenizer(tokenizer_models.WordLevel(vocabulary, unk_token="[UNK]"))
+    raw.normalizer = normalizers.Lowercase()
+    raw.pre_tokenizer = pre_tokenizers.Whitespace()
+    raw.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", vocabulary["[CLS]"]), ("[SEP]", vocabulary["[SEP]"])]
+    )
+    names = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=raw, mask_token="[MASK]", **names)
+    torch.manual_seed(0)
+    shape = {
+        "vocab_size": len(vocabulary),
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+    }
+    inner = folder / "bert"
+    BertModel(BertConfig(**shape)).save_pretrained(inner)
+    tokenizer.save_pretrained(inner)
+    bert = models.Transformer(str(inner), max_seq_length=128)
+    pooling = models.Pooling(shape["hidden_size"])
+    SentenceTransformer(modules=[bert, pooling], device="cpu").save_pretrained(str(folder / "model"))
+    return folder / "model"

@@ -10,6 +10,7 @@ from typing import Any
 
 import typer
 
+from cirag_dspy.cli.align import align
 from cirag_dspy.cli.ask import ask
 from cirag_dspy.cli.compile import compile_
 from cirag_dspy.cli.evaluate import evaluate
@@ -80,3 +81,4 @@ app.command("compile")(_guarded(compile_))
 app.command("traces")(_guarded(traces))
 app.command("export")(_guarded(export))
 app.command("finetune")(_guarded(finetune))
+app.command("align")(_guarded(align))

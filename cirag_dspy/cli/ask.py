@@ -17,6 +17,7 @@ def ask(
     index: Annotated[Path, typer.Option(help="Index folder made by `cirag-dspy index`.")],
     system: Annotated[str | None, typer.Option(help="cirag or native_rag; default: the program's, else cirag.")] = None,
     program: common.Program = None,
+    aligner: common.Aligner = None,
     lm: common.LM = None,
     api_base: common.ApiBase = None,
     max_tokens: common.MaxTokens = None,
@@ -45,6 +46,7 @@ def ask(
     saved = common.read_program(program)
     knobs = common.given(k=k, n=n, max_hops=max_hops)
     with CorpusIndex.open(index) as opened:
+        common.use_aligner(opened, aligner)
         asked = saved.program(opened, system, **knobs) if saved else build_system(system or "cirag", opened, **knobs)
         options = common.LMOptions(api_base, max_tokens, tries, timeout, cache=not no_cache)
         model = options.open_saved(saved, READER) if saved and lm is None else options.open(lm or "embedded")

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cirag_dspy.errors import RunError
+
 if TYPE_CHECKING:
     import dspy
 
@@ -48,6 +50,10 @@ NoCache = Annotated[bool, typer.Option("--no-cache", help="Do not use DSPy's res
 EmbedderName = Annotated[
     str,
     typer.Option("--embedder", help="embedded, or any sentence-transformers model (folder or hub id)."),
+]
+Aligner = Annotated[
+    Path | None,
+    typer.Option(help="A model that ranks the triples, as `cirag-dspy align` trains it.", rich_help_panel="System"),
 ]
 Threads = Annotated[int, typer.Option(min=1, help="LM calls or questions at a time.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the LM calls and tokens it would cost, and stop.")]
@@ -142,6 +148,17 @@ def read_program(folder: Path | None) -> Saved | None:
     from cirag_dspy.artifact import Saved
 
     return None if folder is None else Saved.read(folder)
+
+
+def use_aligner(index: CorpusIndex, folder: Path | None) -> None:
+    """Let an aligner rank the triples of an index, if one was named."""
+    from cirag_dspy.corpus.embedder import Embedder
+
+    if folder is None:
+        return
+    if not (folder / "modules.json").is_file():
+        raise RunError(f"{folder} holds no aligner (it has no modules.json); cirag-dspy align trains one")
+    index.use_ranker(Embedder(str(folder)))
 
 
 def extract_corpus(

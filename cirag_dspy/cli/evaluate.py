@@ -63,6 +63,7 @@ def evaluate(
     no_cache: common.NoCache = False,
     index: Annotated[Path | None, typer.Option(help="An index to use; default: one per corpus in the cache.")] = None,
     embedder: common.EmbedderName = "embedded",
+    aligner: common.Aligner = None,
     out: Annotated[Path | None, typer.Option(help="Run folder; default: runs/DATASET-SYSTEM-LM, or -PROGRAM.")] = None,
     threads: common.Threads = 8,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
@@ -144,6 +145,7 @@ def evaluate(
     with common.progress(len(benchmark.passages), "passage", quiet) as advance:
         opened = open_corpus(benchmark, path=index, embedder=embedder, extractor=writer, progress=advance)
     with opened:
+        common.use_aligner(opened, aligner)
         asked = saved.program(opened, system, **knobs) if saved else build_system(system, opened, **knobs)
         for _, module in asked.named_sub_modules(Extract):
             module.set_lm(extractor)

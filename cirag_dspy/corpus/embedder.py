@@ -180,7 +180,7 @@ class Embedder:
         with self._lock:
             if self._traced is UNTRIED:
                 custom = self._trust_remote_code or (self._family and self._family.eos)
-                self._traced = None if custom else trace(self._load())
+                self._traced = None if custom else trace(self.load())
             if self._traced is None:
                 return self._encode([query], self.query_prompt)[0]
             return unit(self._traced(self.query_prompt + query)[None])[0]
@@ -191,12 +191,12 @@ class Embedder:
         return self._probe
 
     def _own_prompt(self, *names: str) -> str:
-        prompts: dict[str, str | None] = self._load().prompts
+        prompts: dict[str, str | None] = self.load().prompts
         return next((prompt for name in names if (prompt := prompts.get(name))), "")
 
     def _encode(self, texts: Sequence[str], prompt: str) -> np.ndarray:
         with self._lock:
-            model = self._load()
+            model = self.load()
             eos = model.tokenizer.eos_token if self._family and self._family.eos else ""
             vectors = model.encode(
                 [text + eos for text in texts], prompt=prompt, batch_size=self.batch_size, show_progress_bar=False
@@ -206,7 +206,12 @@ class Embedder:
             raise ModelError(f"embedder {self.name} gave vectors that are not finite: load it in another precision")
         return vectors
 
-    def _load(self) -> SentenceTransformer:
+    def load(self) -> SentenceTransformer:
+        """The model itself, loaded. Whoever trains it makes an embedder of its own for that.
+
+        Raises:
+            ModelError: If it cannot be had.
+        """
         with self._lock:
             if self._model is None:
                 self._model = load_model(self._location(), self._device, self._trust_remote_code)

@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock, RLock
 from types import TracebackType
@@ -17,6 +18,7 @@ from cirag_dspy.corpus import sources
 from cirag_dspy.corpus.embedder import Embedder, Encoder
 from cirag_dspy.corpus.ingest import Document
 from cirag_dspy.corpus.manifest import NAME, Manifest
+from cirag_dspy.corpus.ranker import RankerStore, content_of
 from cirag_dspy.corpus.shelves import Shelves, fact
 from cirag_dspy.corpus.sources import AddReport
 from cirag_dspy.corpus.store import Store
@@ -26,6 +28,15 @@ from cirag_dspy.schema import Extraction, ExtractionState, Hit, Passage, Triple
 
 # Called with the number of items done and the total, None where that is not known.
 Progress = Callable[[int, int | None], None]
+
+
+@dataclass(frozen=True)
+class _Ranker:
+    """A model that ranks triples, the hash of its weights, and its vectors."""
+
+    encoder: Encoder
+    content: str
+    shelves: Shelves
 
 
 class CorpusIndex:
@@ -43,6 +54,7 @@ class CorpusIndex:
         self._changed = False
         self._vectors: VectorIndex | None = None
         self._shelves = Shelves(store, self._encode)
+        self._ranker: _Ranker | None = None
         self._lock = RLock()
         self._extracting = [Lock() for _ in range(1024)]
 
@@ -135,8 +147,24 @@ class CorpusIndex:
         """As ``rank``, each triple with its score (inner product of unit vectors, -1 to 1)."""
         if not triples or (n is not None and n <= 0):
             return []
-        scores = np.round(self._shelves.vectors(triples) @ self._encoder().encode_query(query), SCORE_DIGITS)
+        ranker = self._ranker
+        shelves, encoder = (ranker.shelves, ranker.encoder) if ranker else (self._shelves, self._encoder())
+        products = (shelves.vectors(triples) @ encoder.encode_query(query)).astype(np.float64)
+        scores = np.round(products, SCORE_DIGITS)
         return [(triples[i], float(scores[i])) for i in np.argsort(-scores, kind="stable")[:n]]
+
+    def use_ranker(self, encoder: Encoder | None) -> None:
+        """Rank triples with another model than the one that searches, such as a trained aligner; None: no longer.
+
+        Its vectors of triples are encoded once, too, and kept beside the index's own; those of any number of rankers
+        can be. To be called before the index is asked, not while it is.
+        """
+        if encoder is None:
+            self._ranker = None
+            return
+        content = content_of(encoder)
+        shelves = Shelves(RankerStore(self._store, content), encoder.encode_passages)
+        self._ranker = _Ranker(encoder, content, shelves)
 
     def keep(self, passage_id: str, extraction: Extraction) -> None:
         """Store the state and the triples of a passage in place of the former ones, at once; vectors come later.
@@ -144,7 +172,9 @@ class CorpusIndex:
         Raises:
             CorpusIndexError: If there is no such passage, or the index cannot be written to.
         """
-        self._shelves.keep(passage_id, extraction)
+        self._store.keep(passage_id, extraction)
+        for shelves in self._all_shelves():
+            shelves.drop(passage_id)
         self._changed = True
 
     def extraction_lock(self, passage_id: str) -> AbstractContextManager[Any]:
@@ -242,6 +272,12 @@ class CorpusIndex:
         """Name, dimension, prompts and fingerprint of the embedder, as the manifest has them."""
         return dict(self._manifest.embedder)
 
+    @property
+    def ranker_state(self) -> dict[str, Any] | None:
+        """Name (of a folder, its last part) and content of the model that ranks in the embedder's place, if any."""
+        ranker = self._ranker
+        return {"name": Path(ranker.encoder.name).name, "content": ranker.content} if ranker else None
+
     def counts(self) -> dict[str, int]:
         """Numbers of ``passages`` and ``triples``, and of passages ``pending``, ``done``, ``empty`` and ``failed``."""
         return self._store.counts()
@@ -306,7 +342,11 @@ class CorpusIndex:
         vectors = self._load_vectors()
         with self._lock:
             self._vectors = vectors
-            self._shelves.clear()
+            for shelves in self._all_shelves():
+                shelves.clear()
+
+    def _all_shelves(self) -> list[Shelves]:
+        return [self._shelves, self._ranker.shelves] if self._ranker else [self._shelves]
 
     def _encode(self, texts: Sequence[str]) -> np.ndarray:
         return self._encoder().encode_passages(texts)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from threading import RLock
+from threading import Lock, RLock
+from typing import Protocol
 
 import numpy as np
 
 from cirag_dspy.corpus.lru import LRU
-from cirag_dspy.corpus.store import Shelf, Store
-from cirag_dspy.schema import Extraction, Triple
+from cirag_dspy.corpus.store import Shelf
+from cirag_dspy.schema import Triple
 
 
 def fact(triple: Triple) -> str:
@@ -17,8 +18,17 @@ def fact(triple: Triple) -> str:
     return f"{triple.head} {triple.relation} {triple.tail}"
 
 
+class TripleStore(Protocol):
+    """Where triples are kept with vectors: a `Store` with the index's own, a `RankerStore` with a ranker's."""
+
+    @property
+    def read_only(self) -> bool: ...  # noqa: D102
+    def shelves(self, ids: Iterable[str]) -> dict[str, Shelf]: ...  # noqa: D102
+    def set_triple_vectors(self, triples: Sequence[Triple], vectors: np.ndarray) -> None: ...  # noqa: D102
+
+
 class Shelves:
-    """Reads triples through a cache of ``size`` passages. Every change of triples goes through it, or through `clear`.
+    """Reads triples through a cache of ``size`` passages; `drop` and `clear` tell it of changes in the store.
 
     Args:
         store: Where they are kept.
@@ -26,12 +36,13 @@ class Shelves:
         size: Passages in memory, and half the number of vectors of triples that the store doesn't have.
     """
 
-    def __init__(self, store: Store, encode: Callable[[Sequence[str]], np.ndarray], size: int = 2048) -> None:
+    def __init__(self, store: TripleStore, encode: Callable[[Sequence[str]], np.ndarray], size: int = 2048) -> None:
         self._store = store
         self._encode = encode
         self._shelves: LRU[str, Shelf] = LRU(size)
         self._loose: LRU[str, np.ndarray] = LRU(2 * size)
         self._lock = RLock()
+        self._encoding = Lock()
 
     def get(self, passage_ids: Iterable[str]) -> dict[str, Shelf]:
         """Triples and vectors by passage id, in the order of the ids; unknown ids are left out."""
@@ -44,10 +55,9 @@ class Shelves:
                 found[id] = shelf
         return {id: found[id] for id in ids if id in found}
 
-    def keep(self, passage_id: str, extraction: Extraction) -> None:
-        """Replace the triples of a passage. Under the lock of `get`, so that no reader can put back the old ones."""
+    def drop(self, passage_id: str) -> None:
+        """Forget a passage, after its triples changed. Waits for readers, so that none can put back the old ones."""
         with self._lock:
-            self._store.keep(passage_id, extraction)
             self._shelves.drop(passage_id)
 
     def clear(self) -> None:
@@ -58,28 +68,38 @@ class Shelves:
     def vectors(self, triples: Sequence[Triple]) -> np.ndarray:
         """Unit vectors ``[n, d]`` of triples (at least one).
 
-        What has no vector yet is encoded in one batch, and stored; triples that the store doesn't have stay in memory.
+        What has no vector yet is encoded in one batch, by one thread, and stored; triples that the store doesn't have
+        stay in memory.
         """
+        vectors = self._known(triples)
+        if any(triple not in vectors for triple in triples):
+            with self._encoding:  # whoever waited for it finds here what the other encoded
+                vectors = self._known(triples)
+                if missing := [triple for triple in dict.fromkeys(triples) if triple not in vectors]:
+                    vectors |= self._encoded(missing)
+        return np.stack([vectors[triple] for triple in triples])
+
+    def _known(self, triples: Sequence[Triple]) -> dict[Triple, np.ndarray]:
         shelves = self.get(triple.passage_id for triple in triples)
         vectors: dict[Triple, np.ndarray] = {}
-        missing: list[Triple] = []
-        for triple in dict.fromkeys(triples):
+        for triple in triples:
             vector = shelves.get(triple.passage_id, {}).get(triple)
             vector = self._loose.get(fact(triple)) if vector is None else vector
-            if vector is None:
-                missing.append(triple)
-            else:
+            if vector is not None:
                 vectors[triple] = vector
-        if missing:
-            texts = list(dict.fromkeys(fact(triple) for triple in missing))
-            encoded = dict(zip(texts, self._encode(texts), strict=True))
-            for triple in missing:
-                vectors[triple] = encoded[fact(triple)]
-                shelf = shelves.get(triple.passage_id, {})
-                if triple in shelf:
-                    shelf[triple] = vectors[triple]
-                else:
-                    self._loose.put(fact(triple), vectors[triple])
-            if not self._store.read_only:
-                self._store.set_triple_vectors(missing, np.stack([vectors[triple] for triple in missing]))
-        return np.stack([vectors[triple] for triple in triples])
+        return vectors
+
+    def _encoded(self, triples: Sequence[Triple]) -> dict[Triple, np.ndarray]:
+        texts = list(dict.fromkeys(fact(triple) for triple in triples))
+        encoded = dict(zip(texts, self._encode(texts), strict=True))
+        vectors = {triple: encoded[fact(triple)] for triple in triples}
+        shelves = self.get(triple.passage_id for triple in triples)
+        for triple, vector in vectors.items():
+            shelf = shelves.get(triple.passage_id, {})
+            if triple in shelf:
+                shelf[triple] = vector
+            else:
+                self._loose.put(fact(triple), vector)
+        if not self._store.read_only:
+            self._store.set_triple_vectors(triples, np.stack(list(vectors.values())))
+        return vectors

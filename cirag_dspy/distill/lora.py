@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -23,6 +22,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from cirag_dspy.distill.adapter_folder import CONFIG, WEIGHTS, AdapterFolder, read_object
+from cirag_dspy.distill.curve import thinned
 from cirag_dspy.distill.encode import EncodeReport, TokenRow, encode_rows
 from cirag_dspy.distill.settings import LoraSettings
 from cirag_dspy.distill.training import Training
@@ -34,7 +34,6 @@ from cirag_dspy.lms.weights import fingerprint
 __all__ = ["LoraSettings", "train"]
 
 _FORMAT = 1  # of the checkpoint
-_CURVE = 500  # points of the loss curve that are kept at the end
 
 OnStep = Callable[[int, int, float], None]
 
@@ -224,17 +223,10 @@ def _finish(
             "peft": peft.__version__,
         },
         "identity": identity,
-        "losses": _thinned(training.losses),
+        "losses": thinned(training.losses),
     }
     folder.finish(
         {key: weight.detach().cpu().contiguous() for key, weight in weights.items()},
         {key: sorted(value) if isinstance(value, set) else value for key, value in config.items()},
         record,
     )
-
-
-def _thinned(losses: list[list[float]]) -> list[list[float]]:
-    """The curve in few points: each the last of a stretch of steps, with the stretch's mean loss."""
-    width = math.ceil(len(losses) / _CURVE)
-    stretches = [losses[at : at + width] for at in range(0, len(losses), width)]
-    return [[s[-1][0], round(sum(entry[1] for entry in s) / len(s), 6), *s[-1][2:]] for s in stretches]

@@ -1,9 +1,9 @@
-"""The settings of a LoRA training; nothing heavy is imported to read or check them."""
+"""The settings of the trainings: LoRA, and the aligner. Nothing heavy is imported to read or check them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -42,19 +42,7 @@ class LoraSettings:
     max_grad_norm: float = 1.0
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            name, value = field.name, getattr(self, field.name)
-            if not isinstance(value, _KINDS[str(field.type)]) or isinstance(value, bool):
-                raise RunError(f"{name} is of type {field.type}, and {value!r} is not")
-        for name in _POSITIVE:
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise RunError(f"{name} must be above 0, not {value}")
-        for name in ("dropout", "warmup"):
-            if not 0 <= getattr(self, name) < 1:
-                raise RunError(f"{name} must be at least 0 and below 1, not {getattr(self, name)}")
-        if self.weight_decay < 0:
-            raise RunError(f"weight_decay must not be negative, and is {self.weight_decay}")
+        _check(self, positive=_POSITIVE, shares=("dropout", "warmup"))
         if self.schedule not in _SCHEDULES:
             raise RunError(f"no schedule {self.schedule!r}: use one of {', '.join(_SCHEDULES)}")
 
@@ -78,3 +66,54 @@ class LoraSettings:
         done = (step - rise) / max(1, total - rise)
         fall = {"constant": 1.0, "linear": 1 - done, "cosine": (1 + math.cos(math.pi * done)) / 2}
         return self.learning_rate * fall[self.schedule]
+
+
+@dataclass(frozen=True)
+class AlignerSettings:
+    """How to train an aligner; the defaults are KiRAG's (appendix B.3), where it says.
+
+    `negatives` wrong triples a row; `rows` a question at most. `temperature` divides the cosines of the loss. `val` is
+    the share of the questions that is kept apart to choose the checkpoint by, by the recall of gold passages among the
+    5 that have the best of the `n` best triples. `warmup` is the fraction of all steps in which the learning rate
+    rises, before it falls to 0 in a line.
+
+    Raises:
+        RunError: A value is of the wrong type or out of range.
+    """
+
+    epochs: int = 10
+    batch_size: int = 64
+    learning_rate: float = 2e-5
+    weight_decay: float = 0.01
+    temperature: float = 0.01
+    warmup: float = 0.1
+    negatives: int = 7
+    rows: int = 8
+    val: float = 0.1
+    n: int = 20
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        positive = ("epochs", "batch_size", "learning_rate", "temperature", "negatives", "rows", "val", "n")
+        _check(self, positive=positive, shares=("warmup", "val"))
+
+    def steps(self, rows: int) -> int:
+        """Optimizer steps that so many rows take."""
+        return self.epochs * math.ceil(rows / self.batch_size)
+
+
+def _check(settings: Any, positive: Sequence[str], shares: Sequence[str]) -> None:
+    """Raise RunError if a value is not of its field's type, or not in its range."""
+    for field in fields(settings):
+        name, value = field.name, getattr(settings, field.name)
+        if not isinstance(value, _KINDS[str(field.type)]) or isinstance(value, bool):
+            raise RunError(f"{name} is of type {field.type}, and {value!r} is not")
+    for name in positive:
+        value = getattr(settings, name)
+        if value is not None and not 0 < value < math.inf:
+            raise RunError(f"{name} must be above 0, not {value}")
+    for name in shares:
+        if not 0 <= getattr(settings, name) < 1:
+            raise RunError(f"{name} must be at least 0 and below 1, not {getattr(settings, name)}")
+    if settings.weight_decay < 0:
+        raise RunError(f"weight_decay must not be negative, and is {settings.weight_decay}")

@@ -32,7 +32,12 @@ def run_manifest(
             "notes": dict(benchmark.notes),
         },
         "corpus": {"passages": len(benchmark.passages), "sha256": benchmark.corpus_hash},
-        "index": {"sha256": index.corpus_hash, "extractor": index.extractor, "embedder": index.embedder_state},
+        "index": {
+            "sha256": index.corpus_hash,
+            "extractor": index.extractor,
+            "embedder": index.embedder_state,
+            **({"ranker": index.ranker_state} if index.ranker_state else {}),
+        },
         "system": {key: list(value) if isinstance(value, tuple) else value for key, value in system.items()},
         "lms": dict(lms),
         "metrics": dict(RULES),

@@ -21,7 +21,7 @@ from cirag_dspy.schema import Passage, Triple
 from cirag_dspy.signatures import NO_QUERY, REFUSAL
 from cirag_dspy.text import fact_lines, match_key, words
 
-_INPUTS = "title|passage|entities|question|query|facts|evidence|passages|problem"
+_INPUTS = "title|passage|entities|question|query|chain|facts|evidence|passages|problem"
 _OUTPUTS = "thought|core|next_query"
 _LABEL = re.compile(rf"^(?:({_INPUTS}|{_OUTPUTS}):[ ]?|\[\[ ## (\w+) ## \]\]\n?)", re.M)
 _REMINDER = "\n\nRespond with the corresponding output fields"  # DSPy's own, behind the last field
@@ -34,7 +34,7 @@ VERSION = 4
 
 
 class AnnotationsEngine:
-    """Answers extraction, integration, sufficiency-gated and forced answering from gold annotations.
+    """Answers extraction, integration, chain completion, sufficiency-gated and forced answering from gold annotations.
 
     Args:
         examples: Questions with their gold, as ``load_benchmark`` makes them.
@@ -100,6 +100,8 @@ class AnnotationsEngine:
             if "passages" in asked:
                 told = chain.answer_in(asked["passages"].splitlines(), asked["question"])
                 return {"answer": told or _guess(asked["question"]) or REFUSAL}
+            if "chain" in asked:
+                return _complete(chain, asked)
             if "facts" in asked:
                 return self._integrate(chain, turns)
         elif "passage" in asked:
@@ -164,6 +166,14 @@ class AsyncAnnotationsEngine:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> AsyncAnnotationsEngine:
         return self
+
+
+def _complete(chain: GoldChain, asked: Mapping[str, str]) -> dict[str, str]:
+    """The facts that state what may come next in a chain of facts."""
+    facts = dict(_NUMBERED.findall(asked.get("facts", "")))
+    steps = [chain.steps[number] for number in chain.open_steps(asked["question"], asked["chain"].splitlines())]
+    stating = [next((number for number, fact in facts.items() if step.holds(fact)), "") for step in steps]
+    return {"next": ", ".join(dict.fromkeys(filter(None, stating))) or "none"}
 
 
 def _fields(text: str) -> dict[str, str]:

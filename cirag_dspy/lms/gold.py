@@ -136,17 +136,22 @@ class GoldChain:
 
         Empty when all is found, or when what is missing could only be named by one who has seen the gold.
         """
-        found = [any(map(step.holds, known)) for step in self.steps]
-        if not self.takes_all and self.steps and found[-1]:
-            return ""
-        seen = set(words(question)).union(*(words(fact) for fact in known))
-        for number, step in enumerate(self.steps):
-            if found[number] or not self._is_named(number, found, seen):
-                continue
-            query = _REFERENCE.sub(lambda match: self._answer(match[1]), step.query)
+        for number in self.open_steps(question, known):
+            query = _REFERENCE.sub(lambda match: self._answer(match[1]), self.steps[number].query)
             if match_key(query) not in asked:
                 return query
         return ""
+
+    def open_steps(self, question: str, known: Sequence[str]) -> list[int]:
+        """Numbers of the steps that no known fact states, and whose names the question or these facts tell.
+
+        None once the last step is found, unless it takes all of them.
+        """
+        found = [any(map(step.holds, known)) for step in self.steps]
+        if not self.takes_all and self.steps and found[-1]:
+            return []
+        seen = set(words(question)).union(*(words(fact) for fact in known))
+        return [n for n, is_found in enumerate(found) if not is_found and self._is_named(n, found, seen)]
 
     def answer_in(self, lines: Sequence[str], question: str) -> str:
         """The first accepted answer that a context holds, or, where things are compared, that the question names.

@@ -1,4 +1,4 @@
-"""A chain of triples (KiRAG section 3.2): what the aligner ranks with, and the constructor that completes the chain."""
+"""A chain of triples (KiRAG section 3.2): what is searched and ranked with, and the constructor that completes it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ from cirag_dspy.modules.parse import parse_core, says_nothing
 from cirag_dspy.schema import Triple
 from cirag_dspy.signatures import CompleteChain
 from cirag_dspy.text import one_line
+
+
+def search_query(question: str, chain: Sequence[Triple]) -> str:
+    """What a step searches passages with: the question, and the last triple where there is one."""
+    return f"{question} {one_line(chain[-1].text)}" if chain else question
 
 
 def aligner_query(question: str, chain: Sequence[Triple]) -> str:

@@ -7,7 +7,7 @@ from typing import Literal
 
 import dspy
 
-from cirag_dspy.modules.chain import Constructor, aligner_query
+from cirag_dspy.modules.chain import Constructor, aligner_query, search_query
 from cirag_dspy.modules.construct import distinct_facts
 from cirag_dspy.modules.extract import Extract, extract_missing
 from cirag_dspy.modules.reader import Reader, cite_answer
@@ -77,7 +77,7 @@ class KiRAG(dspy.Module):
         hops: list[Hop] = []
         stopped = ""
         while not stopped:
-            query = f"{question} {one_line(chain[-1].text)}" if chain else question
+            query = search_query(question, chain)
             found = self._retrieve(query)
             retrieved |= dict.fromkeys(found)
             facts = distinct_facts(self.index, list(retrieved), exclude=chain)

@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 
 import cirag_dspy.lms as lms
 from cirag_dspy.distill import adapter_folder, lora
+from cirag_dspy.distill.curve import thinned
 from cirag_dspy.distill.lora import LoraSettings, train
 from cirag_dspy.errors import DataError, ModelError, RunError
 from tests.tiny import LLAMA3, save_tiny_llama
@@ -324,6 +325,6 @@ def test_nothing_of_the_process_is_changed(tiny_folder, tmp_path, capfd):
 
 def test_a_long_curve_is_kept_in_few_points():
     losses = [[n, float(n), 10 * n, 0.5 * n] for n in range(1, 1002)]
-    kept = lora._thinned(losses)
+    kept = thinned(losses)
     assert len(kept) == 334 and kept[0] == [3, 2.0, 30, 1.5] and kept[-1] == [1001, 1000.5, 10010, 500.5]
-    assert lora._thinned(losses[:500]) == losses[:500]
+    assert thinned(losses[:500]) == losses[:500]

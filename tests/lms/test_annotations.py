@@ -10,6 +10,7 @@ from cirag_dspy.schema import Passage, Triple
 from cirag_dspy.signatures import (
     AnswerAnyway,
     AnswerIfSufficient,
+    CompleteChain,
     ExtractTriples,
     FindEntities,
     Integrate,
@@ -175,6 +176,22 @@ def test_a_decomposition_has_earlier_answers_filled_in(ask):
 def test_supporting_sentences_are_searched_for_by_title(ask):
     reply = integrate(ask, HOTPOT, HOTPOT.question, FIRST)
     assert (reply.core, reply.next_query) == ("2", "Ada Brook born")
+
+
+@pytest.mark.parametrize(
+    ("example", "chain", "following"),
+    [
+        (WIKI, "none yet", "2"),
+        (WIKI, "Harbor Song | directed by | Ada Brook", "4"),
+        (WIKI, "Harbor Song | directed by | Ada Brook\nAda Brook | was born in | Velden", "none"),
+        (WIKI, "Ada Brook | was born in | Velden", "none"),  # it answers, whatever was left out on the way
+        (OLDER, "none yet", "2, 1"),  # either may come first; a director is born before nobody has named her
+        (OLDER, "Harbor Song | directed by | Ada Brook", "1, 5"),
+    ],
+)
+def test_a_chain_is_completed_with_what_is_missing_and_named(ask, example, chain, following):
+    shown = facts(*FIRST, "Ada Brook | was born in | Velden", "Ada Brook | born | 3 May 1901")
+    assert ask(CompleteChain, question=example.question, chain=chain, facts=shown).next == following
 
 
 def test_at_most_two_facts_a_step(ask):

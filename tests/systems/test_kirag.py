@@ -4,6 +4,7 @@ The encoder is word overlap, so each ranking can be read off the words.
 """
 
 import dspy
+import numpy as np
 import pytest
 
 from cirag_dspy.corpus.index import CorpusIndex
@@ -119,6 +120,89 @@ def test_complete_at_once(filled):
     assert (prediction.triples, prediction.stopped, len(prompts)) == ([], "complete", 2)
     # No chain: passages by their best candidate.
     assert titles(prediction.passages)[0] == "Harbor Song"
+
+
+def test_a_comparison_takes_a_step_a_side(filled):
+    question = "Which film is older, Harbor Song or Harbor Light?"
+    song, light = TRIPLES["Harbor Song"][0], TRIPLES["Harbor Light"][0]
+    prediction, prompts = ask(filled, Chooser([[song, light], [light]], "Harbor Song"), question=question)
+    assert (prediction.triples, prediction.stopped, prediction.answer) == ([song, light], "complete", "Harbor Song")
+    assert [fields["chain"] for fields in prompts[:3]] == ["none yet", song.text, f"{song.text}\n{light.text}"]
+    # Harbor Light's fact is nearer once the chain says "is a film of" too: 10 / sqrt(30 * 7) after 5 / sqrt(11 * 7).
+    assert titles(prediction.passages)[:2] == ["Harbor Light", "Harbor Song"]
+    assert {(citation.title, citation.sentence) for citation in prediction.citations} >= {
+        ("Harbor Song", 0),
+        ("Harbor Light", 0),
+    }
+
+
+def test_a_passage_has_the_best_score_of_any_step(filled):
+    class Scores(WordEncoder):
+        """Scores facts as the step says, which is the number of triples in the query."""
+
+        def __init__(self, *steps):
+            super().__init__("scores")
+            self.steps = steps
+            self.facts = [" ".join(fact[:3]) for facts in FACTS.values() for fact in facts]
+
+        def encode_passages(self, texts):
+            return np.eye(len(self.facts), dtype=np.float32)[[self.facts.index(text) for text in texts]]
+
+        def encode_query(self, text):
+            scores = {" ".join(t.text.split(" | ")): score for t, score in self.steps[text.count(" | ") // 2].items()}
+            return np.array([scores.get(fact, 0.0) for fact in self.facts], dtype=np.float32)
+
+    light, director = TRIPLES["Harbor Light"][1], TRIPLES["Ada Brook"][0]
+    filled.use_ranker(Scores({DIRECTED: 0.9, light: 0.8}, {light: 0.2, director: 0.5}))
+    prediction, _ = ask(filled, Chooser([[DIRECTED]], "Ada Brook"))
+    assert [hop.candidates[0] for hop in prediction.hops] == [DIRECTED, director]
+    assert titles(prediction.passages) == ["Harbor Song", "Harbor Light", "Ada Brook"]
+
+
+def test_passages_that_tie_stay_as_they_were_retrieved(filled):
+    question = "Which film is older, Harbor Song or Harbor Light?"
+    prediction, _ = ask(filled, ["next: none", "answer: Harbor Song"], question=question)
+    ranked = filled.rank_scored(question, list(prediction.hops[0].candidates), None)
+    assert ranked[0][1] == ranked[1][1] and ranked[0][0].passage_id != ranked[1][0].passage_id
+    assert titles(prediction.passages) == titles(prediction.hops[0].passage_ids) == ["Harbor Song", "Harbor Light"]
+
+
+def test_the_aligner_of_the_index_ranks(filled):
+    class Backwards(WordEncoder):
+        def encode_query(self, text):
+            return -super().encode_query(text)
+
+    plain, _ = ask(filled, ["next: none", "answer: x"], n=1)
+    filled.use_ranker(Backwards("backwards"))
+    aligned, _ = ask(filled, ["next: none", "answer: x"], n=1)
+    assert plain.hops[0].passage_ids == aligned.hops[0].passage_ids
+    assert plain.hops[0].candidates != aligned.hops[0].candidates
+
+
+def test_an_unreadable_completion_keeps_the_chain_so_far(filled):
+    prediction, _ = ask(filled, [f"next: {DIRECTED.text}", "hm", "hm", "answer: Ada Brook"])
+    assert (prediction.triples, prediction.stopped, len(prediction.hops)) == ([DIRECTED], "unreadable", 2)
+    assert prediction.hops[1].error and titles(prediction.passages)[0] == "Harbor Song"
+
+
+def test_a_context_that_is_too_small_gets_fewer_candidates(filled):
+    from dspy.lm15 import ContextLengthError
+
+    def reply(messages):
+        facts = fields_of(messages[-1]["content"]).get("facts", "")
+        return ContextLengthError("too long") if len(facts.splitlines()) > 1 else "next: 1\nanswer: x"
+
+    prediction, prompts = ask(filled, reply, max_hops=1)
+    assert [len(fields["facts"].splitlines()) for fields in prompts[:3]] == [4, 2, 1]
+    assert prediction.triples == [prediction.hops[0].candidates[0]]
+
+
+def test_an_lm_that_cannot_be_reached_fails_the_question(filled):
+    from dspy.lm15 import ServerError
+    from dspy.utils.exceptions import LMError
+
+    with pytest.raises(LMError):
+        ask(filled, lambda messages: ServerError("down"))
 
 
 def test_what_is_no_candidate_is_asked_for_once_more(filled):

@@ -1,0 +1,123 @@
+"""From the training questions of data sets to a trained aligner (KiRAG section 3.4)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cirag_dspy.distill.links import Walk, rows, split, walk
+from cirag_dspy.distill.settings import AlignerSettings
+from cirag_dspy.evaluate.cost import extraction_cost
+from cirag_dspy.lms.gold import GoldChain
+from cirag_dspy.pipeline.stages import Pipeline
+from cirag_dspy.pipeline.trainset import ANNOTATIONS, Progress, TrainingSet
+from cirag_dspy.recipe import Recipe, RecipeData, RecipeLMs, RecipeTriples
+
+Report = dict[str, Any]
+
+
+def open_trainsets(
+    datasets: Sequence[str],
+    *,
+    split: str = "train",
+    limit: int | None = None,
+    lm: str = ANNOTATIONS,
+    embedder: str = "embedded",
+    triples: Sequence[str] = (),
+    api_base: str = "",
+    **pipeline: Any,
+) -> list[TrainingSet]:
+    """The questions of data sets, with the index that each is retrieved from.
+
+    Args:
+        datasets: Names of data sets.
+        split: Of each.
+        limit: Questions of each.
+        lm: Writes the triples of the passages: any LM string, or ``annotations``.
+        embedder: Of the indexes.
+        triples: Files of silver triples, which ``annotations`` repeats.
+        api_base: Address of a remote LM.
+        pipeline: ``data_dir`` and ``open_lm``, as `Pipeline` takes them.
+    """
+    recipe = Recipe(
+        name="align",
+        system="kirag",
+        optimizer="",
+        systems={"kirag": {}},
+        lm=RecipeLMs(teacher=lm, max_tokens=512, api_base=api_base),
+        data=tuple(RecipeData(name, split, limit) for name in datasets),
+        triples=tuple(RecipeTriples(file) for file in triples),
+        options={},
+        lora={},
+        seed=0,
+        embedder=embedder,
+    )
+    return Pipeline(recipe, work=Path(), out=Path(), **pipeline).trainsets
+
+
+def walks_of(trainset: TrainingSet, k: int, *, threads: int, progress: Progress) -> tuple[list[Walk], int]:
+    """The walks of a data set's questions over its index, and of how many passages the extraction failed."""
+    corpus = {passage.id: passage for passage in trainset.benchmark.passages}
+    with trainset.index(threads, progress) as (index, failed), progress(len(trainset.train), "question") as move:
+        walks = []
+        for example in trainset.train:
+            walks.append(walk(example, corpus, index, k))
+            move()
+    return walks, failed
+
+
+def align(
+    trainsets: Sequence[TrainingSet],
+    out: Path,
+    settings: AlignerSettings,
+    *,
+    base: str,
+    k: int,
+    threads: int,
+    progress: Progress,
+    device: str | None = None,
+) -> Report:
+    """Train an aligner on the questions of all data sets.
+
+    Raises:
+        RunError: There is nothing to train on, or the folder holds something else.
+        ModelError: A model can't be had.
+    """
+    walks: list[Walk] = []
+    failed = 0
+    for trainset in trainsets:
+        found, lost = walks_of(trainset, k, threads=threads, progress=progress)
+        walks, failed = walks + found, failed + lost
+    train, val = split(walks, settings.val, settings.seed)
+    made = rows(train, negatives=settings.negatives, most=settings.rows, seed=settings.seed)
+    from cirag_dspy.distill.aligner import train_aligner
+
+    with progress(settings.steps(len(made)), "step") as move:
+        record = train_aligner(base, made, val, out, settings, device=device, on_step=move)
+    steps = {"steps": sum(one.steps for one in walks), "stated": sum(one.stated for one in walks)}
+    questions = {"questions": len(walks), "gold": steps, "failed_passages": failed}
+    return questions | {key: value for key, value in record.items() if key not in ("identity", "losses")}
+
+
+def align_plan(trainsets: Sequence[TrainingSet], settings: AlignerSettings) -> Report:
+    """What aligning takes at most: LM calls of the extraction by data set, rows, and optimizer steps."""
+    extraction: dict[str, Mapping[str, int]] = {}
+    questions = links = 0
+    for trainset in trainsets:
+        benchmark = trainset.benchmark
+        cost = extraction_cost(benchmark.passages, trainset.calls)
+        free = trainset.recipe.extraction == ANNOTATIONS
+        extraction[trainset.name] = {"passages": len(benchmark.passages)} | (dict.fromkeys(cost, 0) if free else cost)
+        corpus = {passage.id: passage for passage in benchmark.passages}
+        questions += len(trainset.train)
+        links += sum(min(_links(GoldChain.of(one, corpus)), settings.rows) for one in trainset.train)
+    made = round(links * (1 - settings.val))
+    return {"questions": questions, "extraction": extraction, "rows": made, "steps": settings.steps(made)}
+
+
+def _links(chain: GoldChain) -> int:
+    """The pairs of an incomplete chain and what comes next, if every step is found, in every order if it compares."""
+    steps = len(chain.steps)
+    return sum(math.perm(steps, length) for length in range(1, steps + 1)) if chain.takes_all else steps

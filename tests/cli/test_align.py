@@ -1,0 +1,95 @@
+"""``align`` as a user types it, and its aligner in ``eval`` and ``ask``."""
+
+import json
+
+import pytest
+
+from tests.cli.test_cli import assert_one_line_error, cli
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    from cirag_dspy.benchmarks.demo import demo_passages
+    from tests.tiny import save_tiny_encoder
+
+    return save_tiny_encoder(tmp_path_factory.mktemp("tiny"), [passage.text for passage in demo_passages()])
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+def test_what_it_would_cost(cache):
+    done = cli("align", "--dataset", "demo", "--limit", 4, "--out", "x", "--dry-run", "--json", "--cache-dir", cache)
+    assert done.returncode == 0, done.stderr
+    plan = json.loads(done.stdout)
+    assert plan["questions"] == 4 and plan["extraction"]["demo"]["lm_calls"] == 0
+    assert 4 <= plan["rows"] <= 32 and plan["steps"] == 10
+    assert list(cache.iterdir()) == []
+    paid = cli("align", "--dataset", "demo,demo", "--limit", 4, "--out", "x", "--dry-run", "--lm", "openai/x")
+    assert "demo-2: 89 passages, 89 LM calls at most" in paid.stdout and "8 questions" in paid.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--dataset", "demo,nope"], "no data set nope"),
+        (["--dataset", "demo", "--epochs", "0"], "epochs must be above 0"),
+        (["--dataset", "demo", "--val", "1"], "val must be at least 0 and below 1"),
+    ],
+)
+def test_what_is_asked_for_wrongly(options, says):
+    assert says in assert_one_line_error(cli("align", *options, "--out", "x"))
+
+
+@pytest.mark.slow
+def test_align_and_use_it(tiny, cache, tmp_path):
+    out = tmp_path / "aligner"
+    where = ["--cache-dir", cache, "--embedder", tiny]
+    train = [
+        "align",
+        "--dataset",
+        "demo",
+        "--base",
+        tiny,
+        "--out",
+        out,
+        "--limit",
+        "8",
+        "--val",
+        "0.3",
+        "--epochs",
+        "2",
+    ]
+    done = cli(*train, "--batch-size", "4", "--device", "cpu", *where, "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert (report["questions"], report["val_questions"], report["failed_passages"]) == (8, 2, 0)
+    assert report["gold"]["stated"] > 0 and len(report["epochs"]) == 3
+    again = cli(*train, "--batch-size", "4", "--device", "cpu", *where)
+    assert again.returncode == 0 and "gold facts stated by a triple" in again.stdout
+    other = cli(*train, "--batch-size", "8", "--device", "cpu", *where)
+    assert "holds an aligner made of other data or settings" in assert_one_line_error(other)
+
+    run = [
+        "eval",
+        "--dataset",
+        "demo",
+        "--limit",
+        "2",
+        "--system",
+        "kirag",
+        "--lm",
+        "annotations",
+        "--extract",
+        "given",
+    ]
+    scored = cli(*run, *where, "--aligner", out, "--out", tmp_path / "run", "--json")
+    assert scored.returncode == 0, scored.stderr
+    ranker = json.loads(scored.stdout)["manifest"]["index"]["ranker"]
+    assert ranker["name"] == "aligner" and len(ranker["content"]) == 12
+    plain = cli(*run, *where, "--out", tmp_path / "run", "--resume")
+    assert "ranker" in assert_one_line_error(plain)
+    missing = cli(*run, *where, "--aligner", tmp_path, "--out", tmp_path / "other")
+    assert "holds no aligner" in assert_one_line_error(missing)
