@@ -82,3 +82,40 @@ class AnswerAnyway(dspy.Signature):
     question: str = dspy.InputField()
     passages: str = dspy.InputField()
     answer: str = dspy.OutputField(desc="the bare answer")
+
+
+class NextThought(dspy.Signature):
+    """Reason towards the answer of the question, one sentence at a time. Write the sentence that comes next: a fact of
+    the passages that brings the answer closer, with full names. Once the answer is known, write: So the answer is: ...
+    """
+
+    # IRCoT section 3, its reason step; FLARE section 3.2, the sentence written again with what was found for it.
+    question: str = dspy.InputField()
+    passages: str = dspy.InputField()
+    thoughts: str = dspy.InputField(desc="the reasoning so far")
+    thought: str = dspy.OutputField(desc="the next sentence, no more")
+
+
+class DraftThought(dspy.Signature):
+    """Reason towards the answer of the question, one sentence at a time. Write the sentence that comes next: a fact
+    that brings the answer closer, with full names. Once the answer is known, write: So the answer is: ...
+    """
+
+    # FLARE section 3.2: the temporary next sentence, before anything is retrieved for it.
+    question: str = dspy.InputField()
+    thoughts: str = dspy.InputField(desc="the reasoning so far")
+    thought: str = dspy.OutputField(desc="the next sentence, no more")
+
+
+class NextAction(dspy.Signature):
+    """Answer the question by searching, one step at a time: think about what is known and what is missing, then act.
+    search[query] looks passages up by a short query. finish[answer] ends with the answer, in as few words as possible:
+    a name, a date, a number, yes or no.
+    """
+
+    # ReAct section 3, with one search action. The history is the conversation so far.
+    history: dspy.History = dspy.InputField()
+    question: str = dspy.InputField(desc="the question to answer in the end")
+    observation: str = dspy.InputField(desc="what the last action found")
+    thought: str = dspy.OutputField(desc="one or two sentences", default="")
+    action: str = dspy.OutputField(desc="search[query] or finish[answer]")
