@@ -12,6 +12,9 @@ from cirag_dspy.modules.search import SearchIndex
 SYSTEMS = {
     "cirag": "cirag_dspy.systems.cirag:CIRAGModule",
     "native_rag": "cirag_dspy.systems.native_rag:NativeRAG",
+    "ircot": "cirag_dspy.systems.ircot:IRCoT",
+    "flare": "cirag_dspy.systems.flare:FLARE",
+    "react": "cirag_dspy.systems.react:ReAct",
 }
 
 

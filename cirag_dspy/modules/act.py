@@ -1,0 +1,87 @@
+"""One step of an agent that can search and finish, as a turn of a conversation (ReAct section 3)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import dspy
+
+from cirag_dspy.modules.ask import Inputs, Reply, ask
+from cirag_dspy.modules.reader import shorter
+from cirag_dspy.schema import Hop
+from cirag_dspy.signatures import NextAction
+from cirag_dspy.text import one_line
+
+_NESTED = r"[^\[\]\n]*(?:\[[^\[\]\n]*\][^\[\]\n]*)*"
+_BRACKETED = re.compile(rf"\b(search|finish)\s*\[({_NESTED})(?:\]|$)", re.I | re.M)
+_BARE = re.compile(r"^(\W*)(search|finish)\b(\W*)(.*)", re.I)
+_CLOSING = {"(": ")", "[": "]", "{": "}", '"': '"', "'": "'"}
+
+
+class Act(dspy.Module):
+    """Thinks about what is known, and searches or finishes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.act = dspy.Predict(NextAction)
+
+    def forward(self, question: str, observation: str, hops: Sequence[Hop], seen: Sequence[str]) -> dspy.Prediction:
+        """The next step.
+
+        Args:
+            question: The question to answer in the end.
+            observation: What the last search found, each line safe to show.
+            hops: The steps so far, all of them searches.
+            seen: The observation that each of them was taken on.
+
+        Returns:
+            A prediction with ``thought``, ``query`` (of a search) or ``answer`` (as it was written), and ``error``
+            (empty, or why there is no action).
+        """
+        question = one_line(question)
+        turns = [
+            {"question": question, "observation": shown, "thought": hop.thought, "action": f"search[{hop.query}]"}
+            for hop, shown in zip(hops, seen, strict=True)
+        ]
+        inputs = {"history": dspy.History(messages=turns), "question": question, "observation": observation}
+        reply = ask(self.act, inputs, check=_problem, shrink=_shorter)
+        kind, argument = read_action(_written(reply))
+        return dspy.Prediction(
+            thought=one_line(reply["thought"]),
+            query=argument if kind == "search" else "",
+            answer=argument if kind == "finish" else "",
+            error=reply.problem,
+        )
+
+
+def read_action(text: str) -> tuple[str, str]:
+    """The first action in a text and its argument, ("search", "Ada Brook"); two empty strings if there is none.
+
+    Read are ``search[...]`` anywhere, also with its closing bracket missing, and at the beginning ``search: ...``,
+    ``search("...")`` or JSON. What an LM writes behind it, such as an observation of its own making, does not count.
+    """
+    if match := _BRACKETED.search(text):
+        kind, argument = match[1], match[2]
+    elif match := _BARE.match(text.strip()):
+        opened, kind, opened_too, argument = match.groups()
+        argument = argument.rstrip(" " + "".join(_CLOSING.get(mark, "") for mark in opened + opened_too))
+    else:
+        return "", ""
+    return kind.lower(), one_line(argument).strip("\"'“”` ")
+
+
+def _written(reply: Reply) -> str:
+    """The field, or the whole reply of an LM that acted without the label."""
+    return reply["action"] or reply.raw
+
+
+def _problem(reply: Reply) -> str:
+    _, argument = read_action(_written(reply))
+    return "" if argument else reply.problem or "the action is neither search[query] nor finish[answer]"
+
+
+def _shorter(inputs: Inputs) -> Inputs | None:
+    """Drop the oldest turn; without history, the later half of the observation."""
+    turns = inputs["history"].messages
+    return {**inputs, "history": dspy.History(messages=turns[1:])} if turns else shorter(inputs, "observation")
