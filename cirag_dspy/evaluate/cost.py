@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cirag_dspy.adapter import LineAdapter
@@ -11,9 +11,12 @@ from cirag_dspy.schema import Passage
 from cirag_dspy.signatures import (
     AnswerAnyway,
     AnswerIfSufficient,
+    DraftThought,
     ExtractTriples,
     FindEntities,
     Integrate,
+    NextAction,
+    NextThought,
     RelateEntities,
 )
 
@@ -42,24 +45,69 @@ def run_cost(benchmark: Benchmark, system: str, settings: Mapping[str, Any]) -> 
 
     Empty for a system whose calls are not known here.
     """
-    questions, passage = len(benchmark.examples), _passage(benchmark)
-    if system == "native_rag":
-        calls, prompt = 1, _system(AnswerAnyway) + QUESTION + settings["k"] * passage
-    elif system != "cirag":
+    if system not in _AT_MOST:
         return {}
-    else:
-        hops, levels = settings["max_hops"], len(settings["levels"])
-        turn = 2 * QUESTION + settings["n"] * FACT
-        calls = hops + levels + 1
-        prompt = hops * _system(Integrate) + turn * hops * (hops + 1) // 2 + REPLY * hops * (hops - 1) // 2
-        prompt += (
-            levels * (_system(AnswerIfSufficient) + QUESTION) + _system(AnswerAnyway) + 2 * settings["k"] * passage
-        )
+    questions = len(benchmark.examples)
+    calls, prompt = _AT_MOST[system](settings, _passage(benchmark))
     return {
         "lm_calls": questions * calls,
         "prompt_tokens": questions * _tokens(prompt),
         "reply_tokens": questions * calls * _tokens(REPLY),
     }
+
+
+# Of one question: LM calls, and characters of all their prompts, from the settings and the length of a passage.
+def _native_rag(settings: Mapping[str, Any], passage: int) -> tuple[int, int]:
+    return 1, _read(settings["k"] * passage)
+
+
+def _cirag(settings: Mapping[str, Any], passage: int) -> tuple[int, int]:
+    hops, levels = settings["max_hops"], len(settings["levels"])
+    prompt = _conversation(Integrate, hops, 2 * QUESTION + settings["n"] * FACT)
+    prompt += levels * (_system(AnswerIfSufficient) + QUESTION)
+    return hops + levels + 1, prompt + _read(2 * settings["k"] * passage)
+
+
+def _ircot(settings: Mapping[str, Any], passage: int) -> tuple[int, int]:
+    hops = settings["max_hops"]
+    collected = [min(settings["keep"], settings["k"] * hop) * passage for hop in range(1, hops + 1)]
+    prompt = hops * (_system(NextThought) + QUESTION) + sum(collected) + _earlier(hops)
+    return hops + 1, prompt + _read(collected[-1])
+
+
+def _flare(settings: Mapping[str, Any], passage: int) -> tuple[int, int]:
+    hops, found = settings["max_hops"], settings["k"] * passage
+    prompt = hops * (_system(DraftThought) + _system(NextThought) + 2 * QUESTION + found) + 2 * _earlier(hops)
+    return 2 * hops + 1, prompt + _read(found)
+
+
+def _react(settings: Mapping[str, Any], passage: int) -> tuple[int, int]:
+    hops, found = settings["max_hops"], settings["k"] * passage
+    return hops + 1, _conversation(NextAction, hops, QUESTION + found) + _read(hops * found)
+
+
+_AT_MOST: dict[str, Callable[[Mapping[str, Any], int], tuple[int, int]]] = {
+    "native_rag": _native_rag,
+    "cirag": _cirag,
+    "ircot": _ircot,
+    "flare": _flare,
+    "react": _react,
+}
+
+
+def _read(passages: int) -> int:
+    """The reader's prompt over that many characters of passages."""
+    return _system(AnswerAnyway) + QUESTION + passages
+
+
+def _conversation(signature: Any, turns: int, shown: int) -> int:
+    """All prompts of a conversation whose turns show that many characters each."""
+    return turns * _system(signature) + shown * turns * (turns + 1) // 2 + _earlier(turns)
+
+
+def _earlier(calls: int) -> int:
+    """The earlier replies in the prompts of that many calls, each of which shows all before it."""
+    return REPLY * calls * (calls - 1) // 2
 
 
 def refusals_cost(benchmark: Benchmark, settings: Mapping[str, Any]) -> dict[str, int]:

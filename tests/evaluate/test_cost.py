@@ -14,7 +14,10 @@ def test_extraction_counts_calls_of_both_ways():
     assert extraction_cost([], "one") == {"lm_calls": 0, "prompt_tokens": 0, "reply_tokens": 0}
 
 
-@pytest.mark.parametrize(("system", "calls"), [("native_rag", 1), ("cirag", 4 + 3 + 1)])
+@pytest.mark.parametrize(
+    ("system", "calls"),
+    [("native_rag", 1), ("cirag", 4 + 3 + 1), ("ircot", 4 + 1), ("flare", 2 * 4 + 1), ("react", 7 + 1)],
+)
 def test_a_run_costs_at_most(system, calls):
     benchmark = load_benchmark("demo", limit=5)
     cost = run_cost(benchmark, system, settings_of(system))
