@@ -112,28 +112,40 @@ class CompleteChain(dspy.Signature):
 
 
 class NextThought(dspy.Signature):
-    """Reason towards the answer from the passages, one sentence at a time. Write only the sentence that comes next,
-    after the thoughts so far. Once they suffice, write: So the answer is: ANSWER.
+    """Reason towards the answer of the question, one sentence at a time. Write the sentence that comes next: a fact of
+    the passages that brings the answer closer, with full names. Once the answer is known, write: So the answer is: ...
     """
 
-    # IRCoT section 3.1: chain-of-thought, a sentence a step.
+    # IRCoT section 3, its reason step; FLARE section 3.2, the sentence written again with what was found for it.
     question: str = dspy.InputField()
     passages: str = dspy.InputField()
     thoughts: str = dspy.InputField(desc="the reasoning so far")
-    thought: str = dspy.OutputField(desc="the next sentence")
+    thought: str = dspy.OutputField(desc="the next sentence, no more")
 
 
-class Act(dspy.Signature):
-    """Answer the question by searching. Each turn, think about what is known and missing, then either search for one
-    thing or finish with the answer, in as few words as possible: a name, a date, a number, yes or no.
+class DraftThought(dspy.Signature):
+    """Reason towards the answer of the question, one sentence at a time. Write the sentence that comes next: a fact
+    that brings the answer closer, with full names. Once the answer is known, write: So the answer is: ...
     """
 
-    # ReAct section 2: thought, action, observation. The history is the conversation so far.
-    history: dspy.History = dspy.InputField()
+    # FLARE section 3.2: the temporary next sentence, before anything is retrieved for it.
     question: str = dspy.InputField()
-    observation: str = dspy.InputField(desc="what the last search found")
+    thoughts: str = dspy.InputField(desc="the reasoning so far")
+    thought: str = dspy.OutputField(desc="the next sentence, no more")
+
+
+class NextAction(dspy.Signature):
+    """Answer the question by searching, one step at a time: think about what is known and what is missing, then act.
+    search[query] looks passages up by a short query. finish[answer] ends with the answer, in as few words as possible:
+    a name, a date, a number, yes or no.
+    """
+
+    # ReAct section 3, with one search action. The history is the conversation so far.
+    history: dspy.History = dspy.InputField()
+    question: str = dspy.InputField(desc="the question to answer in the end")
+    observation: str = dspy.InputField(desc="what the last action found")
     thought: str = dspy.OutputField(desc="one or two sentences", default="")
-    action: str = dspy.OutputField(desc="search: QUERY, or finish: ANSWER")
+    action: str = dspy.OutputField(desc="search[query] or finish[answer]")
 
 
 class ReasonFromPassages(dspy.Signature):

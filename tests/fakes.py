@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import threading
 import zlib
@@ -12,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import dspy
 import numpy as np
-from dspy.lm15 import Message, Request, Response, Usage
+from dspy.lm15 import Message, Request, Response, TokenLogprob, Usage
 
 from cirag_dspy.text import words
 
@@ -20,9 +21,11 @@ Messages = list[dict[str, str]]
 
 
 class ScriptedEngine:
-    """Answers by ``reply(messages)``; a tuple is (text, finish reason), an exception is raised. Keeps every prompt."""
+    """Answers by ``reply(messages)``; a tuple is (text, finish reason), a list the (token, probability) pairs of a text,
+    an exception is raised. Keeps every prompt.
+    """
 
-    def __init__(self, reply: Callable[[Messages], str | tuple[str, str] | Exception]):
+    def __init__(self, reply: Callable[[Messages], str | tuple[str, str] | list[tuple[str, float]] | Exception]):
         self.reply = reply
         self.prompts: list[Messages] = []
         self.lock = threading.Lock()
@@ -35,7 +38,10 @@ class ScriptedEngine:
             answer = self.reply(messages)
         if isinstance(answer, Exception):
             raise answer
+        scored = answer if isinstance(answer, list) else []
+        answer = "".join(token for token, _ in scored) if scored else answer
         text, reason = answer if isinstance(answer, tuple) else (answer, "stop")
+        asked = request.config.logprobs is not None
         count = sum(len(message["content"]) for message in messages) // 4
         return Response(
             id=None,
@@ -43,6 +49,7 @@ class ScriptedEngine:
             message=Message.assistant(text),
             finish_reason=reason,
             usage=Usage(input_tokens=count, output_tokens=max(1, len(text) // 4)),
+            logprobs=tuple(TokenLogprob(token, math.log(p)) for token, p in scored) if scored and asked else None,
         )
 
     def __deepcopy__(self, memo):
@@ -63,6 +70,12 @@ def scripted_lm(reply, name="scripted/lm", cache=False, num_retries=0):
 
     engine = ScriptedEngine(reply)
     return dspy.LM(name, engine=engine, cache=cache, num_retries=num_retries), engine
+
+
+def scored(text: str, unsure: str = "") -> list[tuple[str, float]]:
+    """A reply with token probabilities: 0.1 for the words of ``unsure``, 0.9 for all others."""
+    parts = re.findall(r"\s*\w+|\W", text)
+    return [(part, 0.1 if part.strip() in unsure.split() else 0.9) for part in parts]
 
 
 def fields_of(message: str) -> dict[str, str]:

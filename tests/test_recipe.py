@@ -122,7 +122,7 @@ def test_another_optimizer_leaves_out_what_the_file_says_to_its_own(tmp_path):
     [
         ("system = ", [], "not TOML: "),
         (SMALL.replace('system = "cirag"\n', ""), [], "it lacks system: one of cirag, native_rag"),
-        (SMALL.replace("cirag", "magic"), [], 'system must be one of cirag, native_rag, not "magic"'),
+        (SMALL.replace("cirag", "magic"), [], "system must be one of cirag, native_rag, "),
         (
             SMALL.replace("trajectory_distillation", "sgd"),
             [],
@@ -143,7 +143,7 @@ def test_another_optimizer_leaves_out_what_the_file_says_to_its_own(tmp_path):
         (SMALL, ['settings.levels=["words"]'], "levels must be some of triples, sentences, passages, not words"),
         (SMALL, ["settings.levels=triples"], '[settings] levels must be a list of names, not "triples"'),
         (SMALL, ["settings.native_rag.k=3"], "[settings.native_rag] is for a system that [options] also names; it na"),
-        (SMALL, ['options.also=["cirag"]'], "[options] also must be some of native_rag, or SYSTEM:LABEL, not cirag"),
+        (SMALL, ['options.also=["cirag"]'], "[options] also must be some of native_rag, "),
         (SMALL, ["options.metric=bleu"], '[options] metric must be em or f1, not "bleu"'),
         (SMALL, ["options.max_steps=3"], "[options] has no key max_steps; there are metric, threshold, shorten, "),
         (SMALL, ["options.most={x=0}"], "[options] most.x must be a positive integer, not 0"),

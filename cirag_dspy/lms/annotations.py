@@ -170,7 +170,7 @@ class AsyncAnnotationsEngine:
 
 def _complete(chain: GoldChain, asked: Mapping[str, str]) -> dict[str, str]:
     """The facts that state what may come next in a chain of facts."""
-    facts = dict(_NUMBERED.findall(asked.get("facts", "")))
+    facts = _facts(asked.get("facts", ""))
     steps = [chain.steps[number] for number in chain.open_steps(asked["question"], asked["chain"].splitlines())]
     stating = [next((number for number, fact in facts.items() if step.holds(fact)), "") for step in steps]
     return {"next": ", ".join(dict.fromkeys(filter(None, stating))) or "none"}

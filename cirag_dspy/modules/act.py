@@ -1,82 +1,87 @@
-"""One turn of ReAct: question, observations so far -> a thought, and a search or the answer."""
+"""One step of an agent that can search and finish, as a turn of a conversation (ReAct section 3)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import dspy
 
 from cirag_dspy.modules.ask import Inputs, Reply, ask
-from cirag_dspy.modules.integrate import read_query
-from cirag_dspy.modules.reader import passage_line, read_answer, shorter
-from cirag_dspy.schema import Passage
-from cirag_dspy.signatures import Act
-from cirag_dspy.text import is_refusal, one_line
+from cirag_dspy.modules.reader import shorter
+from cirag_dspy.schema import Hop
+from cirag_dspy.signatures import NextAction
+from cirag_dspy.text import one_line
 
-Turn = Mapping[str, str]
-
-# search: x, Search[x], search(x), finish - x; with or without the numbers of the original prompt (Action 1: ...).
-_ACTION = re.compile(
-    r"(?:action\W*\d*\W*)?\b(search|finish|answer)\b[\s*_]*(?:[:=-]|(?=[\[(\"'“]))[\s*_]*(.*)", re.I | re.S
-)
+_NESTED = r"[^\[\]\n]*(?:\[[^\[\]\n]*\][^\[\]\n]*)*"
+_BRACKETED = re.compile(rf"\b(search|finish)\s*\[({_NESTED})(?:\]|$)", re.I | re.M)
+_BARE = re.compile(r"^(\W*)(search|finish)\b(\W*)(.*)", re.I)
+_CLOSING = {"(": ")", "[": "]", "{": "}", '"': '"', "'": "'"}
 
 
-class Actor(dspy.Module):
-    """Decides what to do next, as one turn of a conversation per search."""
+class Act(dspy.Module):
+    """Thinks about what is known, and searches or finishes."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.act = dspy.Predict(Act)
+        self.act = dspy.Predict(NextAction)
 
-    def forward(self, question: str, found: Sequence[Passage], turns: Sequence[Turn] = ()) -> dspy.Prediction:
-        """Act once.
+    def forward(self, question: str, observation: str, hops: Sequence[Hop], seen: Sequence[str]) -> dspy.Prediction:
+        """The next step.
 
         Args:
-            question: The question.
-            found: What the last search found.
-            turns: The turns before this one, as ``turn`` of each prediction gave them.
+            question: The question to answer in the end.
+            observation: What the last search found, each line safe to show.
+            hops: The steps so far, all of them searches.
+            seen: The observation that each of them was taken on.
 
         Returns:
-            A prediction with ``thought``; ``query`` or ``answer`` (the other one is empty; both are if the reply could
-            not be read); ``turn``, for the next call; and ``error``.
+            A prediction with ``thought``, ``query`` (of a search) or ``answer`` (as it was written), and ``error``
+            (empty, or why there is no action).
         """
-        seen = "\n".join(map(passage_line, found)) or ("nothing found" if turns else "none yet: nothing was searched")
-        inputs: Inputs = {"question": one_line(question), "observation": seen}
-        asked = {**inputs, "history": dspy.History(messages=[dict(turn) for turn in turns])}
-        reply = ask(self.act, asked, check=_problem, shrink=_shorter)
-        query, answer = read_action(reply["action"])
-        thought = one_line(reply["thought"])
-        action = f"finish: {answer}" if answer else f"search: {query}"
-        turn = {**inputs, "thought": thought, "action": action}
-        return dspy.Prediction(thought=thought, query=query, answer=answer, turn=turn, error=reply.problem)
+        question = one_line(question)
+        turns = [
+            {"question": question, "observation": shown, "thought": hop.thought, "action": f"search[{hop.query}]"}
+            for hop, shown in zip(hops, seen, strict=True)
+        ]
+        inputs = {"history": dspy.History(messages=turns), "question": question, "observation": observation}
+        reply = ask(self.act, inputs, check=_problem, shrink=_shorter)
+        kind, argument = read_action(_written(reply))
+        return dspy.Prediction(
+            thought=one_line(reply["thought"]),
+            query=argument if kind == "search" else "",
+            answer=argument if kind == "finish" else "",
+            error=reply.problem,
+        )
 
 
 def read_action(text: str) -> tuple[str, str]:
-    """(query, answer) of an action such as ``search: Ada Brook`` or ``Finish[Velden]``; one is empty, both if it is
-    neither. A refusal is no answer.
+    """The first action in a text and its argument, ("search", "Ada Brook"); two empty strings if there is none.
+
+    Read are ``search[...]`` anywhere, also with its closing bracket missing, and at the beginning ``search: ...``,
+    ``search("...")`` or JSON. What an LM writes behind it, such as an observation of its own making, does not count.
     """
-    match = _ACTION.match(text.strip().lstrip("*_`-> "))
-    if match is None:
+    if match := _BRACKETED.search(text):
+        kind, argument = match[1], match[2]
+    elif match := _BARE.match(text.strip()):
+        opened, kind, opened_too, argument = match.groups()
+        argument = argument.rstrip(" " + "".join(_CLOSING.get(mark, "") for mark in opened + opened_too))
+    else:
         return "", ""
-    line = next(iter(match[2].strip().splitlines()), "").strip()
-    if line[:1] + line[-1:] in ("[]", "()"):
-        line = line[1:-1]
-    if match[1].lower() == "search":
-        return read_query(line), ""
-    answer = read_answer(line)
-    return "", "" if is_refusal(answer) else answer
+    return kind.lower(), one_line(argument).strip("\"'“”` ")
+
+
+def _written(reply: Reply) -> str:
+    """The field, or the whole reply of an LM that acted without the label."""
+    return reply["action"] or reply.raw
 
 
 def _problem(reply: Reply) -> str:
-    if reply.problem:
-        return reply.problem
-    return "" if any(read_action(reply["action"])) else "action must be search: QUERY, or finish: ANSWER"
+    _, argument = read_action(_written(reply))
+    return "" if argument else reply.problem or "the action is neither search[query] nor finish[answer]"
 
 
 def _shorter(inputs: Inputs) -> Inputs | None:
-    """Drop the oldest turn; without any, the later half of what was found."""
+    """Drop the oldest turn; without history, the later half of the observation."""
     turns = inputs["history"].messages
-    if turns:
-        return {**inputs, "history": dspy.History(messages=turns[1:])}
-    return shorter(inputs, "observation")
+    return {**inputs, "history": dspy.History(messages=turns[1:])} if turns else shorter(inputs, "observation")

@@ -22,15 +22,16 @@ Inputs = dict[str, Any]
 @dataclass
 class Reply:
     """What came back: the output fields that could be read, what is wrong with them (empty: nothing), whether the LM
-    was cut off by its token limit, the whole text where a field was missing, and, where ``logprobs`` were asked for and
-    given, the tokens of the whole text with their log-probabilities.
+    was cut off by its token limit, and the whole text where a field was missing. ``tokens`` are the tokens of the whole
+    text, as bytes, with their log-probabilities: where these were asked for (``config={"logprobs": True}``), the LM
+    gives them, and no field was missing.
     """
 
     fields: dict[str, str] = field(default_factory=dict)
     problem: str = ""
     truncated: bool = False
     raw: str = ""
-    logprobs: tuple[tuple[str, float], ...] = ()
+    tokens: tuple[tuple[bytes, float], ...] = ()
 
     def __getitem__(self, name: str) -> str:
         return self.fields.get(name) or ""
@@ -113,12 +114,16 @@ def _call(
             inputs = smaller
             continue
         fields = {name: str(prediction[name] or "") for name in predict.signature.output_fields if name in prediction}
-        return Reply(fields, truncated=witness.truncated(), logprobs=_logprobs(prediction)), inputs
+        return Reply(fields, truncated=witness.truncated(), tokens=_tokens(prediction)), inputs
 
 
-def _logprobs(prediction: dspy.Prediction) -> tuple[tuple[str, float], ...]:
+def _tokens(prediction: dspy.Prediction) -> tuple[tuple[bytes, float], ...]:
+    """DSPy passes on what a provider reports, as OpenAI has it: bytes only where a token is not whole characters."""
     content = getattr(prediction.get("logprobs"), "content", None) or ()
-    return tuple((str(entry.token), float(entry.logprob)) for entry in content)
+    return tuple(
+        (bytes(given) if (given := getattr(token, "bytes", None)) else token.token.encode(), float(token.logprob))
+        for token in content
+    )
 
 
 def _unreadable(error: AdapterParseError, truncated: bool) -> Reply:

@@ -14,6 +14,7 @@ from dspy.utils.exceptions import (
     LMUnsupportedModelError,
 )
 
+from cirag_dspy.errors import ModelError
 from cirag_dspy.modules.ask import Inputs, Reply, ask
 from cirag_dspy.modules.parse import parse_triples, says_nothing
 from cirag_dspy.modules.search import SearchIndex
@@ -23,7 +24,7 @@ from cirag_dspy.signatures import ExtractTriples, FindEntities, RelateEntities
 from cirag_dspy.text import best_sentence, one_line
 
 # Errors that every further call would meet as well: they end the work instead of failing passage after passage.
-FATAL = (LMAuthError, LMBillingError, LMConfigurationError, LMUnsupportedModelError)
+FATAL = (LMAuthError, LMBillingError, LMConfigurationError, LMUnsupportedModelError, ModelError)
 
 
 class Extract(dspy.Module):

@@ -4,7 +4,7 @@ will do.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -37,3 +37,9 @@ class SearchIndex(Protocol):
 
     def extraction_lock(self, passage_id: str) -> AbstractContextManager[Any]:
         """A lock held while a passage is being extracted."""
+
+
+def interleave(rankings: Iterable[Sequence[str]]) -> list[str]:
+    """Ids by their best rank in any of the rankings, earlier rankings first."""
+    places = sorted((rank, turn, id) for turn, ids in enumerate(rankings) for rank, id in enumerate(ids))
+    return list(dict.fromkeys(id for _, _, id in places))

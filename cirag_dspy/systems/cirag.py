@@ -12,7 +12,7 @@ from cirag_dspy.modules.construct import Construct
 from cirag_dspy.modules.extract import Extract
 from cirag_dspy.modules.integrate import Integration
 from cirag_dspy.modules.reader import cite_answer
-from cirag_dspy.modules.search import SearchIndex
+from cirag_dspy.modules.search import SearchIndex, interleave
 from cirag_dspy.schema import Citation, Evidence, Hop, Level, Triple
 from cirag_dspy.text import match_key, one_line
 
@@ -140,5 +140,4 @@ class CIRAGModule(dspy.Module):
 
 def _ranked(evidence: Evidence, retrieved: Sequence[Sequence[str]]) -> list[str]:
     """Evidence passages in order of arrival, then the others by their best rank in any hop, earlier hops first."""
-    places = sorted((rank, hop, passage) for hop, ids in enumerate(retrieved) for rank, passage in enumerate(ids))
-    return list(dict.fromkeys([*evidence.passage_ids(), *(passage for _, _, passage in places)]))
+    return list(dict.fromkeys([*evidence.passage_ids(), *interleave(retrieved)]))

@@ -1,35 +1,36 @@
-"""FLARE: forward-looking active retrieval (arXiv 2305.06983, its direct variant with masked sentences as queries)."""
+"""FLARE: forward-looking active retrieval (Jiang et al., EMNLP 2023, arXiv 2305.06983)."""
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Sequence
-
 import dspy
 
-from cirag_dspy.errors import ModelError
-from cirag_dspy.modules.next_thought import Think, states_answer
-from cirag_dspy.modules.reader import Reader, cite_answer, read_answer
-from cirag_dspy.modules.search import SearchIndex
-from cirag_dspy.schema import Hop, Passage
-from cirag_dspy.text import is_refusal, match_key, one_line
+from cirag_dspy.modules.draft import Draft
+from cirag_dspy.modules.reader import Reader, cite_answer
+from cirag_dspy.modules.search import SearchIndex, interleave
+from cirag_dspy.modules.thoughts import ContinueThoughts, stated_answer, why_it_ends
+from cirag_dspy.schema import Hop
+from cirag_dspy.text import one_line
 
 
 class FLARE(dspy.Module):
-    """Drafts the next sentence from memory, and searches only where the LM was not sure of it.
+    """Reasons sentence by sentence, and searches only where the LM is unsure of the sentence that it would write next.
 
-    A draft of which every token is likelier than ``threshold`` stands. Otherwise it is searched with, without the words
-    that are not, and written again from what was found. Where the LM is sure of everything, nothing is retrieved.
+    Each round drafts a sentence without passages (FLARE direct). If every token of it is probable enough, it stands;
+    else it is searched for without the improbable words, and written again with the passages found. As in the port that
+    the CIRAG paper compares with (appendix B.3), nothing is retrieved before the first draft. ``k`` and ``max_hops``
+    are those of all iterative baselines of the CIRAG paper (section 4.3), ``threshold`` that of the port.
+
+    Where the chain ends without an answer, a reader gives one from the ``k`` best passages found; where nothing was
+    searched for, from those of the question.
 
     Args:
         index: What is searched.
-        k: Passages a search.
-        max_hops: Sentences at most.
-        threshold: Probability that every token of a draft must exceed (theta), and every word of a query (beta).
+        k: Passages per search.
+        max_hops: Sentences of the chain at most.
+        threshold: A token is sure if its probability is above this; 0 to 1.
     """
 
-    def __init__(self, index: SearchIndex, *, k: int = 5, max_hops: int = 5, threshold: float = 0.2) -> None:
+    def __init__(self, index: SearchIndex, *, k: int = 10, max_hops: int = 4, threshold: float = 0.2) -> None:
         super().__init__()
         for name, value in (("k", k), ("max_hops", max_hops)):
             if value < 1:
@@ -39,95 +40,54 @@ class FLARE(dspy.Module):
         self.index = index
         self.k = k
         self.max_hops = max_hops
-        self.threshold = threshold
-        self.think = Think()
+        self.draft = Draft(threshold)
+        self.reason = ContinueThoughts()
         self.reader = Reader()
 
     def forward(self, question: str) -> dspy.Prediction:
         """Answer ``question``.
 
         Returns:
-            A prediction with ``answer``; ``level``: ``memory`` (nothing was retrieved), ``passages``, or ``default``
-            (the sentences state no answer, and a reader answers from the passages); ``thought`` (the sentences);
-            ``citations`` (sentences with the answer); ``passages`` (ids, those of the last search first); ``hops`` (a
-            search each, with the sentence written from it); ``stopped`` (``answered``, ``repeated_thought``,
-            ``max_hops`` or ``unreadable``).
+            A prediction with ``answer``; ``level`` (``thoughts`` for an answer that the chain states, ``default`` for
+            the reader's); ``citations`` (retrieved sentences with the answer); ``hops``, whose ``query`` is empty where
+            the draft stood; ``passages`` (ids, by their best rank in a search); ``stopped`` (``answered``,
+            ``repeated_thought``, ``max_hops`` or ``unreadable``).
 
         Raises:
             ModelError: The LM gives no log-probabilities.
         """
         question = one_line(question)
-        searches: list[list[Passage]] = []
-        hops: list[Hop] = []
-        thoughts: list[str] = []
-        stopped = ""
-        while not stopped:
-            draft = self.think(question=question, passages=[], thoughts=thoughts, logprobs=True)
-            if draft.thought and not draft.tokens:
-                raise ModelError(
-                    "flare needs log-probabilities of tokens, and this LM gives none: use a local one, or one that does"
-                )
-            thought = draft.thought
-            if query := doubted(draft.tokens, self.threshold):
-                found = [hit.passage for hit in self.index.search(query, self.k)]
-                searches.append(found)
-                thought = self.think(question=question, passages=found, thoughts=thoughts).thought or thought
-                hops.append(Hop(query, tuple(passage.id for passage in found), (), thought, (), ""))
-            stopped = self._stopped(thought, thoughts)
-            thoughts += [thought] if thought else []
-        passages = {passage.id: passage for found in reversed(searches) for passage in found}
-        answer = stated(thoughts[-1]) if stopped == "answered" else ""
-        level = "passages" if passages else "memory"
+        hops, stopped = self._reason(question)
+        answer, level = stated_answer(hops[-1].thought), "thoughts"
+        if not answer and not any(hop.query for hop in hops):
+            hops.append(Hop(question, self._search(question), (), "", (), ""))
+        passages = list(self.index.passages(interleave(hop.passage_ids for hop in hops)).values())
         if not answer:
-            level = "default"
-            passages = passages or {hit.passage.id: hit.passage for hit in self.index.search(question, self.k)}
-            answer = self.reader(question=question, passages=list(passages.values())).answer if passages else ""
+            read = passages[: self.k]
+            answer, level = (self.reader(question=question, passages=read).answer if read else ""), "default"
         return dspy.Prediction(
             answer=answer,
             level=level,
-            thought=" ".join(thoughts),
-            citations=cite_answer(answer, list(passages.values())),
-            passages=list(passages),
+            citations=cite_answer(answer, passages),
             hops=hops,
+            passages=[passage.id for passage in passages],
             stopped=stopped,
         )
 
-    def _stopped(self, thought: str, thoughts: Sequence[str]) -> str:
-        """Why the text ends with this sentence, if it does."""
-        if not thought:
-            return "unreadable"
-        if states_answer(thought):
-            return "answered"
-        if match_key(thought) in map(match_key, thoughts):
-            return "repeated_thought"
-        return "max_hops" if len(thoughts) + 1 == self.max_hops else ""
+    def _reason(self, question: str) -> tuple[list[Hop], str]:
+        hops: list[Hop] = []
+        stopped = ""
+        while not stopped:
+            thoughts = [hop.thought for hop in hops]
+            step = self.draft(question=question, thoughts=thoughts)
+            query = step.query
+            ids = self._search(query) if query else ()
+            if ids:
+                passages = list(self.index.passages(ids).values())
+                step = self.reason(question=question, passages=passages, thoughts=thoughts)
+            hops.append(Hop(query, ids, (), step.thought, (), "", step.error))
+            stopped = why_it_ends(hops, self.max_hops)
+        return hops, stopped
 
-
-def doubted(tokens: Sequence[tuple[str, float]], threshold: float) -> str:
-    """What to search for: the words of which every token is likelier than ``threshold``; nothing if all words are, or
-    none. Whole words, where the original leaves out tokens: half a name finds nothing.
-    """
-    sure: list[str] = []
-    doubts = 0
-    for word in _words(tokens):
-        if all(math.exp(logprob) > threshold for _, logprob in word):
-            sure.append("".join(text for text, _ in word))
-        else:
-            doubts += 1
-    return one_line(" ".join(sure)) if doubts else ""
-
-
-def _words(tokens: Sequence[tuple[str, float]]) -> list[list[tuple[str, float]]]:
-    """The tokens in groups that begin where a token begins with white space."""
-    groups: list[list[tuple[str, float]]] = []
-    for token in tokens:
-        if not groups or token[0][:1].isspace():
-            groups.append([])
-        groups[-1].append(token)
-    return groups
-
-
-def stated(thought: str) -> str:
-    """The answer that a sentence states, empty if it is none or a refusal."""
-    answer = read_answer(re.split(r"\banswer is\b:?", thought, maxsplit=1, flags=re.I)[-1])
-    return "" if is_refusal(answer) else answer
+    def _search(self, query: str) -> tuple[str, ...]:
+        return tuple(hit.passage.id for hit in self.index.search(query, self.k))

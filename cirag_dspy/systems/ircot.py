@@ -1,93 +1,84 @@
-"""IRCoT: retrieval interleaved with chain-of-thought (arXiv 2212.10509), by the rules of the official code."""
+"""IRCoT: retrieval interleaved with chain of thought (Trivedi et al., ACL 2023, arXiv 2212.10509)."""
 
 from __future__ import annotations
 
 import dspy
 
-from cirag_dspy.modules.next_thought import Think, is_conclusion, states_answer
 from cirag_dspy.modules.reader import Reader, cite_answer
-from cirag_dspy.modules.search import SearchIndex
+from cirag_dspy.modules.search import SearchIndex, interleave
+from cirag_dspy.modules.thoughts import ContinueThoughts, is_inference, stated_answer, why_it_ends
 from cirag_dspy.schema import Hop, Passage
-from cirag_dspy.text import match_key, one_line
+from cirag_dspy.text import one_line
 
 
 class IRCoT(dspy.Module):
-    """Reasons a sentence at a time, and searches with each sentence for what the next one needs.
+    """Searches with the question, then with each sentence of a chain of thought over all that was found; at the end a
+    reader answers from what was collected, without the thoughts.
 
-    Passages accumulate. When the reasoning states an answer, a separate reader answers from all of them.
+    The rules are those of the official code (StonyBrookNLP/ircot), not of the port that replaces its passages at each
+    search: passages accumulate, each once, and the first ``keep`` stay; the first sentence of a reply counts; one
+    that only concludes ("Thus ...") is not searched for, and the next is written over the passages there are. Passages
+    are told apart by id, not by near match; an answer that is a refusal does not end the chain, a repetition does.
+    ``k`` and ``keep`` are the official ones for HotpotQA; ``max_hops`` is that of all iterative baselines of the CIRAG
+    paper (section 4.3; 10 sentences in the official code).
 
     Args:
         index: What is searched.
-        k: Passages a search.
-        max_hops: Sentences of reasoning at most, each but the last followed by a search.
-        keep: Passages at most, the first ones found; a search that finds more adds none.
+        k: Passages per search.
+        keep: Passages collected at most.
+        max_hops: Sentences of the chain at most, each with the search before it.
     """
 
-    def __init__(self, index: SearchIndex, *, k: int = 5, max_hops: int = 5, keep: int = 15) -> None:
+    def __init__(self, index: SearchIndex, *, k: int = 6, keep: int = 15, max_hops: int = 4) -> None:
         super().__init__()
-        for name, value in (("k", k), ("max_hops", max_hops), ("keep", keep)):
+        for name, value in (("k", k), ("keep", keep), ("max_hops", max_hops)):
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, not {value}")
         self.index = index
         self.k = k
-        self.max_hops = max_hops
         self.keep = keep
-        self.think = Think()
+        self.max_hops = max_hops
+        self.reason = ContinueThoughts()
         self.reader = Reader()
 
     def forward(self, question: str) -> dspy.Prediction:
         """Answer ``question``.
 
         Returns:
-            A prediction with ``answer``; ``level`` (always ``passages``); ``thought`` (the chain); ``citations``
-            (sentences with the answer); ``passages`` (ids, in order of arrival); ``hops`` (a search each, with the
-            thought that followed it); ``stopped`` (``answered``, ``repeated_thought``, ``max_hops``, ``unreadable`` or
-            ``no_passages``).
+            A prediction with ``answer``; ``level`` (always ``passages``); ``citations`` (sentences with the answer);
+            ``hops``, whose ``query`` is empty where a thought was not searched for; ``passages`` (ids of those
+            collected, by their best rank in a search); ``stopped`` (``answered``, ``repeated_thought``, ``max_hops``,
+            ``unreadable``, or ``nothing_found``).
         """
         question = one_line(question)
-        passages: dict[str, Passage] = {}
-        hops: list[Hop] = []
-        thoughts: list[str] = []
-        query, stopped = question, ""
-        while not stopped:
-            found = self._search(query, passages) if query else ()
-            if not passages:
-                return dspy.Prediction(
-                    answer="", level="passages", thought="", citations=[], passages=[], hops=hops, stopped="no_passages"
-                )
-            step = self.think(question=question, passages=list(passages.values()), thoughts=thoughts)
-            stopped = self._stopped(step, thoughts)
-            thoughts += [step.thought] if step.thought else []
-            # A conclusion is not searched with; reasoning goes on from the passages there are.
-            upcoming = "" if stopped or is_conclusion(step.thought) else step.thought
-            hops.append(Hop(query, found, (), step.thought, (), upcoming, step.error))
-            query = upcoming
-        read = list(passages.values())
-        answer = self.reader(question=question, passages=read).answer
+        collected, hops, stopped = self._collect(question)
+        ids = [id for id in interleave(hop.passage_ids for hop in hops) if id in collected]
+        passages = [collected[id] for id in ids]
+        answer = self.reader(question=question, passages=passages).answer if passages else ""
         return dspy.Prediction(
             answer=answer,
             level="passages",
-            thought=" ".join(thoughts),
-            citations=cite_answer(answer, read),
-            passages=list(passages),
+            citations=cite_answer(answer, passages),
             hops=hops,
+            passages=ids,
             stopped=stopped,
         )
 
-    def _search(self, query: str, passages: dict[str, Passage]) -> tuple[str, ...]:
-        """Search, and add what is new while there is room; the ids found."""
-        hits = [hit.passage for hit in self.index.search(query, self.k)]
-        for passage in hits:
-            if len(passages) < self.keep:
-                passages.setdefault(passage.id, passage)
-        return tuple(passage.id for passage in hits)
-
-    def _stopped(self, step: dspy.Prediction, thoughts: list[str]) -> str:
-        """Why the chain ends with this step, if it does."""
-        if not step.thought:
-            return "unreadable"
-        if states_answer(step.thought):
-            return "answered"
-        if match_key(step.thought) in map(match_key, thoughts):
-            return "repeated_thought"
-        return "max_hops" if len(thoughts) + 1 == self.max_hops else ""
+    def _collect(self, question: str) -> tuple[dict[str, Passage], list[Hop], str]:
+        collected: dict[str, Passage] = {}
+        hops: list[Hop] = []
+        query, stopped = question, ""
+        while not stopped:
+            found = [hit.passage for hit in self.index.search(query, self.k)] if query else []
+            for passage in found:
+                if len(collected) < self.keep:
+                    collected.setdefault(passage.id, passage)
+            if not collected:
+                return collected, hops, "nothing_found"
+            thoughts = [hop.thought for hop in hops]
+            step = self.reason(question=question, passages=list(collected.values()), thoughts=thoughts)
+            ids = tuple(passage.id for passage in found)
+            searchable = not step.error and not stated_answer(step.thought) and not is_inference(step.thought)
+            hops.append(Hop(query, ids, (), step.thought, (), step.thought if searchable else "", step.error))
+            query, stopped = hops[-1].next_query, why_it_ends(hops, self.max_hops)
+        return collected, hops, stopped

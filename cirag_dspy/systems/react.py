@@ -1,30 +1,31 @@
-"""ReAct: thoughts, searches and observations in turn (arXiv 2210.03629), over the index instead of Wikipedia's pages.
-
-``dspy.ReAct`` is not used: each of its prompts holds the whole trajectory anew, where a ``dspy.History`` repeats its
-prefix, and its tool calls leave no hops, no passages and no citations.
-"""
+"""ReAct: reasoning and acting in turns (Yao et al., ICLR 2023, arXiv 2210.03629)."""
 
 from __future__ import annotations
 
 import dspy
 
-from cirag_dspy.modules.act import Actor, Turn
-from cirag_dspy.modules.reader import Reader, cite_answer
-from cirag_dspy.modules.search import SearchIndex
-from cirag_dspy.schema import Hop, Passage
-from cirag_dspy.text import match_key, one_line
+from cirag_dspy.modules.act import Act
+from cirag_dspy.modules.reader import Reader, cite_answer, passage_line, read_answer
+from cirag_dspy.modules.search import SearchIndex, interleave
+from cirag_dspy.schema import Hop
+from cirag_dspy.text import is_refusal, match_key, one_line
 
 
 class ReAct(dspy.Module):
-    """Thinks, searches, reads what was found, and goes on until it finishes with an answer.
+    """An agent that thinks, then searches or finishes, each round a turn of one conversation.
 
-    Where it does not (the limit, a search made before, a reply that can't be read), a reader answers from the passages
-    found.
+    One action does for the paper's ``search`` and ``lookup``: our passages are shown whole. At the limit the paper's
+    agent gives no answer; here a reader gives one from all passages found, or, where nothing was searched for, from
+    those of the question. ``max_hops`` is the paper's for HotpotQA.
+
+    Not ``dspy.ReAct``: its actions are a name and JSON arguments in two fields, a reply that can't be parsed ends its
+    trajectory and is not asked for again, its trajectory is one growing field instead of turns whose prefix repeats,
+    and it always pays for one more call to extract the answer.
 
     Args:
         index: What is searched.
-        k: Passages a search, shown whole.
-        max_hops: Turns at most, the one that finishes included. The original takes 7 on HotpotQA.
+        k: Passages per search.
+        max_hops: Rounds at most.
     """
 
     def __init__(self, index: SearchIndex, *, k: int = 3, max_hops: int = 7) -> None:
@@ -35,50 +36,53 @@ class ReAct(dspy.Module):
         self.index = index
         self.k = k
         self.max_hops = max_hops
-        self.actor = Actor()
+        self.act = Act()
         self.reader = Reader()
 
     def forward(self, question: str) -> dspy.Prediction:
         """Answer ``question``.
 
         Returns:
-            A prediction with ``answer``; ``level`` (``passages`` where it finished by itself, else ``default``);
-            ``thought`` (the last one); ``citations`` (sentences with the answer); ``passages`` (ids, in order of
-            arrival); ``hops`` (a search each); ``stopped`` (``finished``, ``max_hops``, ``repeated_query`` or
-            ``unreadable``).
+            A prediction with ``answer``; ``level`` (``thoughts`` for the agent's own answer, ``default`` for the
+            reader's); ``citations`` (retrieved sentences with the answer); ``hops``, one a round, whose ``query`` is
+            empty where nothing was searched for; ``passages`` (ids, by their best rank in a search); ``stopped``
+            (``finished``, ``repeated_query``, ``max_hops`` or ``unreadable``).
         """
         question = one_line(question)
-        passages: dict[str, Passage] = {}
-        hops: list[Hop] = []
-        turns: list[Turn] = []
-        found: list[Passage] = []
-        answer, thought, stopped = "", "", "max_hops"
-        for _ in range(self.max_hops):
-            step = self.actor(question=question, found=found, turns=turns)
-            turns.append(step.turn)
-            thought, answer = step.thought, step.answer
-            if answer or not step.query:
-                stopped = "finished" if answer else "unreadable"
-                break
-            if match_key(step.query) in (match_key(hop.query) for hop in hops):
-                stopped = "repeated_query"
-                break
-            found = [hit.passage for hit in self.index.search(step.query, self.k)]
-            passages |= {passage.id: passage for passage in found}
-            hops.append(Hop(step.query, tuple(passage.id for passage in found), (), thought, (), ""))
-        if not answer and not passages:  # nothing was searched, or nothing found: the question is the query left
-            passages = {hit.passage.id: hit.passage for hit in self.index.search(question, self.k)}
-            hops.append(Hop(question, tuple(passages), (), "", (), ""))
-        read = list(passages.values())
-        level = "passages" if answer else "default"
-        if not answer and read:
-            answer = self.reader(question=question, passages=read).answer
+        answer, hops, stopped = self._act(question)
+        if not answer and not any(hop.query for hop in hops):
+            hops.append(Hop(question, self._search(question), (), "", (), ""))
+        passages = list(self.index.passages(interleave(hop.passage_ids for hop in hops)).values())
+        level = "thoughts" if answer else "default"
+        if not answer and passages:
+            answer = self.reader(question=question, passages=passages).answer
         return dspy.Prediction(
             answer=answer,
             level=level,
-            thought=thought,
-            citations=cite_answer(answer, read),
-            passages=list(passages),
+            citations=cite_answer(answer, passages),
             hops=hops,
+            passages=[passage.id for passage in passages],
             stopped=stopped,
         )
+
+    def _act(self, question: str) -> tuple[str, list[Hop], str]:
+        """The agent's answer (empty: none), its rounds, and why they ended."""
+        hops: list[Hop] = []
+        seen: list[str] = []
+        observation = "nothing searched for yet"
+        while len(hops) < self.max_hops:
+            step = self.act(question=question, observation=observation, hops=hops, seen=seen)
+            repeated = match_key(step.query) in {match_key(hop.query) for hop in hops}
+            if step.error or not step.query or repeated:
+                hops.append(Hop("", (), (), step.thought, (), step.query, step.error))
+                answer = read_answer(step.answer)
+                stopped = "unreadable" if step.error else "repeated_query" if repeated else "finished"
+                return ("" if is_refusal(answer) else answer), hops, stopped
+            ids = self._search(step.query)
+            hops.append(Hop(step.query, ids, (), step.thought, (), ""))
+            seen.append(observation)
+            observation = "\n".join(map(passage_line, self.index.passages(ids).values())) or "nothing found"
+        return "", hops, "max_hops"
+
+    def _search(self, query: str) -> tuple[str, ...]:
+        return tuple(hit.passage.id for hit in self.index.search(query, self.k))

@@ -19,7 +19,10 @@ from dspy.lm15 import (
     UnsupportedFeatureError,
 )
 
+from cirag_dspy.lms.generation import Generation
 from cirag_dspy.lms.local import AsyncLocalEngine
+from cirag_dspy.modules.ask import ask
+from cirag_dspy.signatures import DraftThought
 
 PROMPTS = ["a", "who was born first", "x" * 31, "tell me " * 9, "né à Łódź 北京", "q" * 100, "two words", "long " * 40]
 
@@ -113,6 +116,46 @@ def test_stop_is_cut_across_tokens(make_engine):
     assert cut.text == full.text[:at] and cut.finish_reason == "stop"
     assert "".join(item.token for item in cut.logprobs) == cut.text and cut.logprobs_complete
     assert all(len(item.top) == 2 and item.top[0].logprob >= item.logprob for item in cut.logprobs)
+
+
+@pytest.mark.parametrize("sampling", [{}, {"temperature": 1.5, "top_k": 20, "top_p": 0.9, "seed": 3}])
+def test_log_probabilities_are_the_models_own(make_engine, tiny_folder, sampling):
+    """Of the chosen tokens under the whole distribution, before temperature, top_k and top_p."""
+    from transformers import AutoModelForCausalLM
+
+    engine = make_engine()
+    model = AutoModelForCausalLM.from_pretrained(tiny_folder)
+    for prompt in PROMPTS:
+        found = scores(engine.complete(request(prompt, max_tokens=12, logprobs=0, **sampling)))
+        ids = engine._chat.encode(request(prompt))
+        with torch.inference_mode():
+            logits = model(torch.tensor([ids + [token for token, _ in found]])).logits[0, len(ids) - 1 : -1]
+        chosen = torch.tensor([token for token, _ in found])
+        wanted = logits.float().log_softmax(-1)[torch.arange(len(chosen)), chosen]
+        assert len(found) > 1
+        torch.testing.assert_close(torch.tensor([value for _, value in found]), wanted, atol=1e-4, rtol=1e-4)
+
+
+def test_log_probabilities_cost_nothing_where_they_are_not_asked_for(make_engine, monkeypatch):
+    engine = make_engine()
+    expected = engine.complete(request(logprobs=0)).text
+    monkeypatch.setattr(Generation, "_score", lambda *args: pytest.fail("scored"))
+    monkeypatch.setattr(Generation, "_read", lambda *args: pytest.fail("decoded at each token"))
+    answer = engine.complete(request())
+    assert (answer.text, answer.logprobs) == (expected, None)
+
+
+def test_log_probabilities_reach_the_prediction_and_are_not_missing_from_the_cache(make_engine):
+    lm = dspy.LM("local/tiny", engine=make_engine(), cache=True, temperature=0.0, max_tokens=12)
+    predict = dspy.Predict(DraftThought)
+    inputs = {"question": "Where was Ada Brook born?", "thoughts": "none"}
+    with dspy.context(lm=lm):
+        plain = ask(predict, inputs)
+        scored, again = (ask(predict, inputs, config={"logprobs": True}) for _ in range(2))
+    assert plain["thought"] == scored["thought"] and plain.tokens == ()
+    assert scored.tokens == again.tokens and len(scored.tokens) > 1
+    assert b"".join(token for token, _ in scored.tokens).decode().strip() == scored["thought"]
+    assert [bool(entry["usage"]) for entry in lm.history] == [True, True, False]
 
 
 def test_sampling_is_seeded_and_varies_between_calls(make_engine):

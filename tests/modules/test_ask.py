@@ -1,11 +1,13 @@
+import math
+
 import dspy
 import pytest
-from dspy.lm15 import ContextLengthError
+from dspy.lm15 import ContextLengthError, Message, Response, TokenLogprob, Usage
 from dspy.utils.exceptions import ContextWindowExceededError, LMError
 
 from cirag_dspy.modules.ask import ask
 from cirag_dspy.signatures import AnswerIfSufficient
-from tests.fakes import fields_of, scripted_lm
+from tests.fakes import fields_of, scored, scripted_lm
 
 INPUTS = {"question": "Q", "evidence": "one\ntwo\nthree\nfour"}
 
@@ -73,3 +75,34 @@ def test_the_callers_adapter_is_respected():
     with dspy.context(lm=lm, adapter=dspy.ChatAdapter()):
         assert ask(dspy.Predict(AnswerIfSufficient), dict(INPUTS))["answer"] == "Paris"
     assert "[[ ## evidence ## ]]" in engine.prompts[0][-1]["content"]
+
+
+def test_tokens_come_with_their_log_probabilities_where_they_were_asked_for():
+    text = "thought: t\nanswer: São Paulo"
+    asked, _ = call([scored(text, unsure="Paulo")], config={"logprobs": True})
+    assert b"".join(token for token, _ in asked.tokens).decode() == text
+    assert [(token, round(math.exp(logprob), 3)) for token, logprob in asked.tokens[-2:]] == [
+        (" São".encode(), 0.9),
+        (b" Paulo", 0.1),
+    ]
+    assert call([scored(text)])[0].tokens == ()
+    assert call(["answer: Paris"], config={"logprobs": True})[0].tokens == ()
+
+
+def test_tokens_that_are_no_whole_characters_come_as_bytes():
+    halves = [
+        TokenLogprob("answer: S", -0.1),
+        TokenLogprob("\\xc3", -0.1, (0xC3,)),
+        TokenLogprob("\\xa3o", -0.1, (0xA3, 0x6F)),
+    ]
+
+    class Engine:
+        def complete(self, request):
+            message = Message.assistant("answer: São")
+            usage = Usage(input_tokens=1, output_tokens=3)
+            return Response(None, "m", message, "stop", usage, logprobs=tuple(halves))
+
+    lm = dspy.LM("scripted/lm", engine=Engine(), cache=False, num_retries=0)
+    with dspy.context(lm=lm):
+        reply = ask(dspy.Predict(AnswerIfSufficient), dict(INPUTS), config={"logprobs": True})
+    assert b"".join(token for token, _ in reply.tokens).decode() == "answer: São"

@@ -1,16 +1,22 @@
-"""Every branch of ReAct's loop: turns, observations, searches, the answer and the reason to stop."""
+"""Every branch of the agent: its turns, what it is shown, how it ends, and who gives the answer.
+
+The encoder is word overlap and K = 2, so each query's passages can be read off its words.
+"""
 
 import dspy
 import pytest
 
 from cirag_dspy.corpus.index import CorpusIndex
 from cirag_dspy.corpus.ingest import Document
-from cirag_dspy.modules.act import read_action
+from cirag_dspy.systems import build_system
 from cirag_dspy.systems.react import ReAct
 from tests.fakes import WordEncoder, fields_of, scripted_lm
 from tests.systems.world import PASSAGES
 
 QUESTION = "In which town was the director of the film Harbor Song born?"
+FIRST = "thought: I need the director.\naction: search[director of Harbor Song]"
+SECOND = "thought: Where was she born?\naction: search[birthplace of Ada Brook]"
+FINISH = "thought: She was born in Velden.\naction: finish[Velden]"
 
 
 @pytest.fixture
@@ -20,11 +26,14 @@ def index(tmp_path):
         yield built
 
 
-def ask(index, replies, **knobs):
+def ask(index, replies, question=QUESTION, **knobs):
     lm, engine = scripted_lm(replies)
     with dspy.context(lm=lm):
-        prediction = ReAct(index, **{"k": 1, **knobs})(question=QUESTION)
-    return prediction, engine.prompts
+        return ReAct(index, **{"k": 2, **knobs})(question=question), engine.prompts
+
+
+def fields(prompt):
+    return fields_of(prompt[-1]["content"])
 
 
 def titles(ids):
@@ -32,113 +41,148 @@ def titles(ids):
     return [names[id] for id in ids]
 
 
-def act(action, thought="t"):
-    return f"thought: {thought}\naction: {action}"
-
-
-def test_two_searches_then_the_answer(index):
-    replies = [
-        act("search: director of the film Harbor Song", "Find the director."),
-        act("Search[Ada Brook was born in]", "It is Ada Brook."),
-        act("Finish[Velden]", "Done."),
+def test_search_search_finish(index):
+    prediction, prompts = ask(index, [FIRST, SECOND, FINISH])
+    assert (prediction.answer, prediction.level, prediction.stopped) == ("Velden", "thoughts", "finished")
+    assert [(hop.query, hop.thought) for hop in prediction.hops] == [
+        ("director of Harbor Song", "I need the director."),
+        ("birthplace of Ada Brook", "Where was she born?"),
+        ("", "She was born in Velden."),
     ]
+    assert [titles(hop.passage_ids) for hop in prediction.hops] == [
+        ["Harbor Song", "Harbor Light"],
+        ["Ada Brook", "Harbor Song"],
+        [],
+    ]
+    assert [fields(prompt)["observation"] for prompt in prompts] == [
+        "nothing searched for yet",
+        "Harbor Song: Harbor Song is a film of 1950. The film Harbor Song was directed by Ada Brook.\n"
+        "Harbor Light: Harbor Light is a film of 1961. The film Harbor Light was directed by Tom Hale.",
+        "Ada Brook: Ada Brook was a director. Ada Brook was born in Velden.\n"
+        "Harbor Song: Harbor Song is a film of 1950. The film Harbor Song was directed by Ada Brook.",
+    ]
+    assert titles(prediction.passages) == ["Harbor Song", "Ada Brook", "Harbor Light"]
+    assert [(c.title, c.sentence) for c in prediction.citations] == [("Ada Brook", 1)]
+
+
+def test_the_loop_is_one_conversation(index):
+    _, prompts = ask(index, [FIRST, SECOND, FINISH])
+    one, two, three = prompts
+    assert two[: len(one)] == one and three[: len(two)] == two
+    assert [message["role"] for message in three] == ["system", *["user", "assistant"] * 2, "user"]
+    assert (two[2]["content"], three[4]["content"]) == (FIRST, SECOND)
+
+
+def test_what_is_written_behind_an_action_does_not_count(index):
+    replies = [f"{FIRST}\nobservation: Tom Hale directed it.\nthought: Mora.\naction: finish[Mora]", FINISH]
     prediction, prompts = ask(index, replies)
-    assert [hop.query for hop in prediction.hops] == ["director of the film Harbor Song", "Ada Brook was born in"]
-    assert [titles(hop.passage_ids) for hop in prediction.hops] == [["Harbor Song"], ["Ada Brook"]]
-    assert (prediction.answer, prediction.level, prediction.stopped) == ("Velden", "passages", "finished")
-    assert prediction.thought == "Done."
-    assert titles(prediction.passages) == ["Harbor Song", "Ada Brook"]
-    assert [(citation.title, citation.sentence) for citation in prediction.citations] == [("Ada Brook", 1)]
-    # A turn a search: each prompt is the one before it, what was replied, and what that found.
-    assert [len(prompt) for prompt in prompts] == [2, 4, 6]
-    assert prompts[2][:3] == prompts[1][:3]
-    assert fields_of(prompts[0][1]["content"])["observation"] == "none yet: nothing was searched"
-    assert prompts[2][2]["content"] == "thought: Find the director.\naction: search: director of the film Harbor Song"
-    assert fields_of(prompts[2][5]["content"]) == {
-        "question": QUESTION,
-        "observation": "Ada Brook: Ada Brook was a director. Ada Brook was born in Velden.",
-    }
+    assert prediction.hops[0].query == "director of Harbor Song"
+    assert prompts[1][2]["content"] == FIRST
+    assert prediction.answer == "Velden"
 
 
-def test_a_search_made_before_is_not_made_again(index):
-    replies = [act("search: Ada Brook"), act("search: ada brook!"), "answer: Velden"]
-    prediction, prompts = ask(index, replies)
-    assert (prediction.stopped, prediction.level, prediction.answer) == ("repeated_query", "default", "Velden")
-    assert len(prediction.hops) == 1
-    assert fields_of(prompts[2][-1]["content"])["passages"].startswith("Ada Brook: ")
+def test_a_repeated_search_is_stopped_and_the_reader_answers(index):
+    again = "thought: Again.\naction: search[Director of Harbor Song?]"
+    prediction, prompts = ask(index, [FIRST, again, "answer: Velden"])
+    assert (prediction.answer, prediction.level, prediction.stopped) == ("Velden", "default", "repeated_query")
+    assert [hop.query for hop in prediction.hops] == ["director of Harbor Song", ""]
+    assert prediction.hops[1].next_query == "Director of Harbor Song?"
+    assert [line.split(":")[0] for line in fields(prompts[-1])["passages"].splitlines()] == [
+        "Harbor Song",
+        "Harbor Light",
+    ]
 
 
-def test_the_limit_is_on_turns(index):
-    replies = [act("search: Harbor Song"), act("search: Ada Brook"), "answer: Velden"]
-    prediction, _ = ask(index, replies, max_hops=2)
-    assert (prediction.stopped, prediction.level, prediction.answer) == ("max_hops", "default", "Velden")
-    assert titles(prediction.passages) == ["Harbor Song", "Ada Brook"]
+def test_at_the_limit_the_reader_answers_from_all_that_was_found(index):
+    prediction, prompts = ask(index, [FIRST, SECOND, "answer: Velden"], max_hops=2)
+    assert (prediction.answer, prediction.level, prediction.stopped) == ("Velden", "default", "max_hops")
+    assert len(prediction.hops) == 2 and len(prompts) == 3
+    shown = [line.split(":")[0] for line in fields(prompts[-1])["passages"].splitlines()]
+    assert shown == titles(prediction.passages) == ["Harbor Song", "Ada Brook", "Harbor Light"]
 
 
-def test_an_unreadable_turn_leaves_what_was_found(index):
-    replies = [act("search: Harbor Song"), "hm", act("wait"), "answer: Ada Brook"]
-    prediction, prompts = ask(index, replies)
-    assert (prediction.stopped, prediction.level, prediction.answer) == ("unreadable", "default", "Ada Brook")
-    assert "problem: " in prompts[2][-1]["content"]
+def test_an_agent_that_finishes_at_once_is_believed(index):
+    prediction, prompts = ask(index, [FINISH])
+    assert (prediction.answer, prediction.level, prediction.stopped) == ("Velden", "thoughts", "finished")
+    assert (prediction.passages, prediction.citations, len(prompts)) == ([], [], 1)
 
 
-def test_without_any_search_the_question_is_searched(index):
-    prediction, prompts = ask(index, ["", "", "answer: Ada Brook"])
-    assert (prediction.stopped, prediction.answer) == ("unreadable", "Ada Brook")
-    assert [(hop.query, titles(hop.passage_ids)) for hop in prediction.hops] == [(QUESTION, ["Harbor Song"])]
-    assert fields_of(prompts[2][-1]["content"])["passages"].startswith("Harbor Song: ")
+def test_an_action_without_its_label_is_one(index):
+    prediction, prompts = ask(index, ["I need the director. search[director of Harbor Song]", "finish[Velden]"])
+    assert (prediction.answer, prediction.hops[0].query) == ("Velden", "director of Harbor Song")
+    assert len(prompts) == 2
 
 
-def test_an_answer_without_a_search_rests_on_nothing(index):
-    prediction, _ = ask(index, [act("finish: Velden")])
-    assert (prediction.answer, prediction.passages, prediction.citations, prediction.hops) == ("Velden", [], [], [])
+def test_a_refusal_is_no_answer(index):
+    prediction, _ = ask(index, [FIRST, "action: finish[unanswerable]", "answer: Velden"])
+    assert (prediction.answer, prediction.level, prediction.stopped) == ("Velden", "default", "finished")
+    prediction, _ = ask(index, ["action: finish[unknown]", "answer: Velden"])
+    assert prediction.answer == "Velden"
+    assert [hop.query for hop in prediction.hops] == ["", QUESTION]  # nothing was searched for: plain RAG
 
 
-def test_an_answer_that_is_a_refusal_is_asked_for_once_more(index):
-    replies = [act("search: Harbor Song"), act("finish: unanswerable"), act("finish: Ada Brook")]
-    prediction, _ = ask(index, replies)
-    assert (prediction.answer, prediction.stopped) == ("Ada Brook", "finished")
+def test_a_long_answer_is_shortened(index):
+    assert ask(index, ['action: finish["The answer is: Velden."]'])[0].answer == "Velden"
 
 
-def test_an_empty_index_still_ends(tmp_path):
-    with CorpusIndex.create(tmp_path / "empty", WordEncoder()) as index:
-        prediction, prompts = ask(index, [act("search: Ada Brook"), act("search: Velden")], max_hops=2)
-    assert (prediction.answer, prediction.passages, prediction.level) == ("", [], "default")
-    assert fields_of(prompts[1][-1]["content"])["observation"] == "nothing found"
+def test_an_unreadable_action_is_asked_for_again_then_the_reader_answers(index):
+    prediction, prompts = ask(index, [FIRST, "thought: hm", "action: think[more]", "answer: Velden"])
+    assert (prediction.answer, prediction.level, prediction.stopped) == ("Velden", "default", "unreadable")
+    assert fields(prompts[2])["problem"] == "the reply has no action:"
+    assert prediction.hops[1].error == "the action is neither search[query] nor finish[answer]"
+    assert titles(prediction.passages) == ["Harbor Song", "Harbor Light"]
+
+
+def test_rubbish_falls_back_to_plain_rag(index):
+    prediction, _ = ask(index, ["", "{ half", "answer: Velden"])
+    assert (prediction.answer, prediction.stopped) == ("Velden", "unreadable")
+    assert titles(prediction.passages) == ["Harbor Song", "Harbor Light"]
+
+
+def test_an_empty_index_finds_nothing_and_the_agent_is_told(tmp_path):
+    with CorpusIndex.create(tmp_path / "empty", WordEncoder()) as empty:
+        prediction, prompts = ask(empty, [FIRST, SECOND], max_hops=2)
+    assert (prediction.answer, prediction.passages, prediction.stopped) == ("", [], "max_hops")
+    assert fields(prompts[1])["observation"] == "nothing found"
+    assert len(prompts) == 2
+
+
+def test_a_long_conversation_loses_its_oldest_turn_first(index):
+    from dspy.lm15 import ContextLengthError
+
+    replies = iter([FIRST, SECOND, FINISH])
+
+    def reply(messages):
+        return ContextLengthError("too long") if len(messages) > 4 else next(replies)
+
+    prediction, prompts = ask(index, reply)
+    assert prediction.answer == "Velden"
+    assert prompts[-1][2]["content"] == SECOND
+
+
+def test_an_lm_that_cannot_be_reached_fails_the_question(index):
+    with pytest.raises(dspy.utils.exceptions.LMError):
+        ask(index, lambda messages: RuntimeError("down"))
+
+
+def test_program_is_a_dspy_program(index, tmp_path):
+    program = build_system("react", None, k=4, max_hops=2)
+    assert (program.k, program.max_hops) == (4, 2)
+    assert [name for name, _ in program.named_predictors()] == ["act.act", "reader.read"]
+    program.act.act.demos = [dspy.Example(question="q", observation="o", thought="t", action="finish[a]")]
+    program.save(tmp_path / "program.json")
+    again = ReAct(index)
+    again.load(tmp_path / "program.json")
+    assert again.act.act.demos[0]["action"] == "finish[a]"
+    copied = again.deepcopy()
+    assert copied.index is index
+    lm, engine = scripted_lm([FINISH])
+    copied.set_lm(lm)
+    assert copied(question=QUESTION).answer == "Velden"
+    assert engine.prompts[0][2]["content"] == "thought: t\naction: finish[a]"
 
 
 @pytest.mark.parametrize("knob", ["k", "max_hops"])
 def test_knobs_are_checked(knob):
     with pytest.raises(ValueError, match=f"{knob} must be at least 1, not 0"):
         ReAct(None, **{knob: 0})
-
-
-def test_state_goes_through_a_file(index, tmp_path):
-    saved = ReAct(index)
-    saved.actor.act.signature = saved.actor.act.signature.with_instructions("Act.")
-    saved.save(tmp_path / "react.json")
-    loaded = ReAct(index)
-    loaded.load(tmp_path / "react.json")
-    assert loaded.actor.act.signature.instructions == "Act."
-
-
-@pytest.mark.parametrize(
-    ("text", "read"),
-    [
-        ("search: Ada Brook", ("Ada Brook", "")),
-        ("Search[Ada Brook (director)]", ("Ada Brook (director)", "")),
-        ("**search:** Ada Brook", ("Ada Brook", "")),
-        ('search "Ada Brook"', ("Ada Brook", "")),
-        ("Action 2: Search[Velden]", ("Velden", "")),
-        ("finish: The answer is Velden.", ("", "Velden")),
-        ("Finish(Velden)\nThat is all.", ("", "Velden")),
-        ("answer: Velden", ("", "Velden")),
-        ("finish: unknown", ("", "")),
-        ("search: none", ("", "")),
-        ("search", ("", "")),
-        ("Ada Brook", ("", "")),
-        ("", ("", "")),
-    ],
-)
-def test_actions(text, read):
-    assert read_action(text) == read
