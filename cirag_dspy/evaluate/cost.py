@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cirag_dspy.adapter import LineAdapter
@@ -40,26 +40,36 @@ def extraction_cost(passages: Sequence[Passage], calls: str) -> dict[str, int]:
 def run_cost(benchmark: Benchmark, system: str, settings: Mapping[str, Any]) -> dict[str, int]:
     """LM calls and tokens that answering a benchmark's questions takes at most, every hop and level being needed.
 
-    Empty for a system whose calls are not known here.
+    Empty for a system that ``QUESTION_COSTS`` lacks.
     """
-    questions, passage = len(benchmark.examples), _passage(benchmark)
-    if system == "native_rag":
-        calls, prompt = 1, _system(AnswerAnyway) + QUESTION + settings["k"] * passage
-    elif system != "cirag":
+    if system not in QUESTION_COSTS:
         return {}
-    else:
-        hops, levels = settings["max_hops"], len(settings["levels"])
-        turn = 2 * QUESTION + settings["n"] * FACT
-        calls = hops + levels + 1
-        prompt = hops * _system(Integrate) + turn * hops * (hops + 1) // 2 + REPLY * hops * (hops - 1) // 2
-        prompt += (
-            levels * (_system(AnswerIfSufficient) + QUESTION) + _system(AnswerAnyway) + 2 * settings["k"] * passage
-        )
+    questions = len(benchmark.examples)
+    calls, prompt = QUESTION_COSTS[system](settings, _passage(benchmark))
     return {
         "lm_calls": questions * calls,
         "prompt_tokens": questions * _tokens(prompt),
         "reply_tokens": questions * calls * _tokens(REPLY),
     }
+
+
+def _native_rag(settings: Mapping[str, Any], passage: int) -> tuple[int, int]:
+    return 1, _system(AnswerAnyway) + QUESTION + settings["k"] * passage
+
+
+def _cirag(settings: Mapping[str, Any], passage: int) -> tuple[int, int]:
+    hops, levels = settings["max_hops"], len(settings["levels"])
+    turn = 2 * QUESTION + settings["n"] * FACT
+    prompt = hops * _system(Integrate) + turn * hops * (hops + 1) // 2 + REPLY * hops * (hops - 1) // 2
+    prompt += levels * (_system(AnswerIfSufficient) + QUESTION) + _system(AnswerAnyway) + 2 * settings["k"] * passage
+    return hops + levels + 1, prompt
+
+
+# A question's LM calls and characters of prompts at most, from the settings and the mean characters of a passage.
+QUESTION_COSTS: dict[str, Callable[[Mapping[str, Any], int], tuple[int, int]]] = {
+    "native_rag": _native_rag,
+    "cirag": _cirag,
+}
 
 
 def refusals_cost(benchmark: Benchmark, settings: Mapping[str, Any]) -> dict[str, int]:
