@@ -431,7 +431,7 @@ def _typed(value: Any, kind: Any, name: str, where: str) -> Any:
             return {key: _typed(inner, int, key, f"{where}.{key}") for key, inner in value.items()}
         wanted = "a table"
     elif "tuple" in kinds:
-        if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
             return tuple(value)
         wanted = "a list of names"
     elif "bool" in kinds:

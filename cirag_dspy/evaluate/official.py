@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from cirag_dspy.errors import DataError
+from cirag_dspy.benchmarks.base import Benchmark
+from cirag_dspy.errors import DataError, RunError
 
 Row = Mapping[str, Any]
 
@@ -39,6 +40,25 @@ def require_format(dataset: str) -> None:
     """Raise DataError if the authors of a data set define no prediction file."""
     if dataset not in FORMATS:
         raise DataError(f"{dataset}: its authors define no prediction file ({', '.join(FORMATS)} have one)")
+
+
+def write_run(benchmark: Benchmark, rows: Iterable[Row], folder: Path, name: str) -> Path:
+    """Write the rows of a run over a benchmark as ``folder/name``, with the ending of the data set's format.
+
+    In the order of the benchmark's questions, which is that of its file: MuSiQue's script wants that order.
+
+    Raises:
+        DataError: There is no official file format for the data set.
+        RunError: The file can't be written.
+    """
+    require_format(benchmark.name)
+    by_id = {row["id"]: row for row in rows}
+    found = [official_row(by_id[example.id], example) for example in benchmark.examples if example.id in by_id]
+    path = folder / f"{name}{FORMATS[benchmark.name]}"
+    try:
+        return write_official(benchmark.name, found, path)
+    except OSError as error:
+        raise RunError(f"{path} can't be written: {error.strerror}; name another folder") from None
 
 
 def write_official(dataset: str, rows: Iterable[Row], path: str | Path) -> Path:
