@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from cirag_dspy.cli import common, planning, runs
+from cirag_dspy.cli import common, planning, reports, runs
 
 
 def ablate(
@@ -124,9 +124,9 @@ def ablate(
         quiet=quiet,
     )
     title = f"{chosen.name} of {system}: {dataset} {split}, {len(benchmark.examples)} questions, {name}"
-    comparison = runs.compared(finished, benchmark, against=against, seed=seed or 0)
-    runs.write_reports(title, comparison, csv, markdown)
+    comparison = reports.compared(finished, benchmark, against=against, seed=seed or 0)
+    reports.write_reports(title, comparison, csv, markdown)
     if plot is not None:
         draw(comparison, plot, title=title, xs=chosen.xs, label=chosen.knob)
-    runs.print_comparison(title, finished, comparison, as_json=as_json, quiet=quiet)
-    runs.exit_with_failures(finished)
+    reports.print_comparison(title, finished, comparison, as_json=as_json, quiet=quiet)
+    reports.exit_with_failures(finished)

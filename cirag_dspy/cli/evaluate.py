@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cirag_dspy.cli import common, planning, runs
+from cirag_dspy.cli import common, planning, reports, runs
 
 
 def evaluate(
@@ -131,14 +131,14 @@ def evaluate(
     title = f"{dataset} {split}, {len(benchmark.examples)} questions"
     several = len(finished) > 1
     if several or csv or markdown:
-        comparison = runs.compared(finished, benchmark, against=against, seed=seed or 0)
-        runs.write_reports(f"{title}, {name}", comparison, csv, markdown)
+        comparison = reports.compared(finished, benchmark, against=against, seed=seed or 0)
+        reports.write_reports(f"{title}, {name}", comparison, csv, markdown)
     if write_official is not None:
         for run in finished:
-            write_run(benchmark, runs.rows_of(run, benchmark), write_official, run.name)
+            write_run(benchmark, reports.rows_of(run, benchmark), write_official, run.name)
     first = finished[0]
     if several:
-        runs.print_comparison(f"{title}, {name}", finished, comparison, as_json=as_json, quiet=quiet)
+        reports.print_comparison(f"{title}, {name}", finished, comparison, as_json=as_json, quiet=quiet)
     elif as_json:
         common.print_json(
             {
@@ -151,4 +151,4 @@ def evaluate(
     else:
         typer.echo(summary_lines(f"{title}, {first.name}, {name}", first.summary))
         common.say(f"rows, manifest and summary: {first.folder.path}", quiet)
-    runs.exit_with_failures(finished)
+    reports.exit_with_failures(finished)

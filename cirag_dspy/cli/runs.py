@@ -1,4 +1,4 @@
-"""What ``eval`` and ``ablate`` share: options, running a plan over one benchmark, LM and index, and what is printed."""
+"""What ``eval`` and ``ablate`` share: their options, and running a plan over one benchmark, LM and index."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import typer
 
 from cirag_dspy.cli import common
 from cirag_dspy.cli.planning import GIVEN, OFFLINE, Plan, Planned, student_base
+from cirag_dspy.cli.reports import Finished
 from cirag_dspy.errors import RunError
 
 if TYPE_CHECKING:
@@ -67,18 +68,6 @@ class Models:
     def of(self, run: Planned) -> dspy.LM:
         """Who answers in a run."""
         return self.reader if run.variant.student or self.base is None else self.base
-
-
-@dataclass(frozen=True)
-class Finished:
-    """A run that is through: where it is kept, its summary and manifest, and how far extraction is in its index."""
-
-    name: str
-    folder: RunFolder
-    summary: dict[str, Any]
-    manifest: dict[str, Any]
-    extraction: dict[str, int]
-    needs_triples: bool
 
 
 def names(text: str | None) -> tuple[str, ...] | None:
@@ -283,77 +272,6 @@ class _Opener:
             )
             common.list_failures(failures, "passages")
         opened.search("warm up", 1)  # loading the embedder is no question's time
-
-
-def compared(finished: Sequence[Finished], benchmark: Benchmark, *, against: str | None, seed: int) -> dict[str, Any]:
-    """The comparison of finished runs."""
-    from cirag_dspy.evaluate.compare import compare
-
-    return compare({run.name: rows_of(run, benchmark) for run in finished}, against=against, seed=seed)
-
-
-def rows_of(run: Finished, benchmark: Benchmark) -> list[dict[str, Any]]:
-    """The rows of a run, in the order of the benchmark's questions."""
-    rows = {row["id"]: row for row in run.folder.rows()}
-    return [rows[example.id] for example in benchmark.examples if example.id in rows]
-
-
-def write_reports(title: str, comparison: dict[str, Any], csv: Path | None, markdown: Path | None) -> None:
-    """The tables as files."""
-    from cirag_dspy.evaluate.report import comparison_csv, comparison_markdown
-    from cirag_dspy.files import write_text
-
-    if csv is not None:
-        write_text(csv, comparison_csv(comparison))
-    if markdown is not None:
-        write_text(markdown, comparison_markdown(title, comparison))
-
-
-def print_comparison(
-    title: str, finished: Sequence[Finished], comparison: dict[str, Any], *, as_json: bool, quiet: bool
-) -> None:
-    """Several runs on stdout: as one document, or as one table."""
-    from cirag_dspy.evaluate.report import comparison_lines
-
-    if as_json:
-        runs = {
-            run.name: {
-                "out": str(run.folder.path),
-                "summary": run.summary,
-                "extraction": run.extraction,
-                "manifest": run.manifest,
-            }
-            for run in finished
-        }
-        common.print_json({"title": title, "runs": runs, "comparison": comparison})
-        return
-    typer.echo(comparison_lines(title, comparison))
-    common.say(f"rows, manifests and summaries: {', '.join(str(run.folder.path) for run in finished)}", quiet)
-    cached = sum(run.summary["lm"]["cached"] for run in finished)
-    if cached:
-        common.say(
-            f"note: {cached} LM calls were answered from DSPy's cache, so tokens and seconds are too low; --no-cache "
-            "pays for all of them",
-            quiet,
-        )
-
-
-def exit_with_failures(finished: Sequence[Finished]) -> None:
-    """List what failed on stderr, and exit with 1 if a question did."""
-    told = set()
-    for run in finished:
-        missing = f"{run.extraction['failed']} of {run.extraction['passages']} passages"
-        if run.needs_triples and run.extraction["failed"] and missing not in told:
-            common.say(f"no triples could be extracted from {missing}")
-            told.add(missing)
-    failed = 0
-    for run in finished:
-        rows = [{"id": row["id"], "error": row["error"]} for row in run.folder.rows() if row["error"]]
-        of = f" of {run.name}" if len(finished) > 1 else ""
-        common.list_failures(rows, f"questions{of}", "--resume")
-        failed += len(rows)
-    if failed:
-        raise typer.Exit(1)
 
 
 def _describe(lm: Any) -> dict[str, Any]:
