@@ -14,7 +14,7 @@ import hashlib
 import json
 import logging
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -215,16 +215,23 @@ class Saved:
         load_state(program, self.folder / entry["file"], partly=bool(knobs))
         return program
 
+    def extracts(self) -> bool:
+        """Whether one of its systems extracts triples."""
+        return next(self._extractors(), None) is not None
+
     def extractor(self) -> Extract:
         """The module that extracts triples as its systems do, without an LM.
 
         Raises:
             RunError: None of them does.
         """
-        for system in self.systems:
-            for _, module in self.program(None, system).named_sub_modules(Extract):
-                return module
+        for module in self._extractors():
+            return module
         raise RunError(f"{self.folder} extracts no triples: leave the program out")
+
+    def _extractors(self) -> Iterator[Extract]:
+        for system in self.systems:
+            yield from (module for _, module in self.program(None, system).named_sub_modules(Extract))
 
     def attach(self, program: dspy.Module, **options: Any) -> None:
         """Give a program the saved LMs, each predictor that of its role."""

@@ -202,6 +202,38 @@ def read_lora(overrides: Sequence[str]) -> LoraSettings:
     return _table(LoraSettings, whole.get("lora", {}), "[lora]")
 
 
+def literal(text: str) -> Any:
+    """What stands behind the equals sign of ``--set``: a value of TOML or JSON, or else a text."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return None if text.strip() == "null" else text.strip()
+
+
+def checked_settings(system: str, given: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Settings of a system, each of the type of its default, and found good by the system itself.
+
+    Args:
+        system: One of ``SYSTEMS``.
+        given: Values as TOML has them.
+        where: What a message calls the place that they come from.
+
+    Raises:
+        DataError: One is unknown, or of the wrong kind.
+        RunError: The system refuses a value.
+    """
+    defaults = settings_of(system)
+    _known(given, defaults, where)
+    checked = {
+        key: None
+        if value is None and defaults[key] is None
+        else _typed(value, _kind_of(defaults[key]), key, f"{where} {key}")
+        for key, value in given.items()
+    }
+    check_settings(system, **checked)
+    return checked
+
+
 def _recipe(name: str, whole: dict[str, Any]) -> Recipe:
     _known(whole, _TOP, "it")
     system = _choice(whole, "system", SYSTEMS)
@@ -273,12 +305,7 @@ def _systems(system: str, also: Sequence[str], given: Any) -> dict[str, dict[str
     checked: dict[str, dict[str, Any]] = {}
     for name, settings in tables.items():
         where = "[settings]" if name == system else f"[settings.{name}]"
-        defaults = settings_of(system_of(name))
-        _known(settings, defaults, where)
-        checked[name] = {
-            key: _typed(value, _kind_of(defaults[key]), key, f"{where} {key}") for key, value in settings.items()
-        }
-        check_settings(system_of(name), **checked[name])
+        checked[name] = checked_settings(system_of(name), settings, where)
     return checked
 
 
@@ -332,10 +359,7 @@ def _override(whole: dict[str, Any], override: str) -> None:
     section, dot, key = name.strip().partition(".")
     if not equals or section not in _TOP:
         raise DataError(f"--set {override}: give one of {', '.join(_TOP)}, such as lora.rank=16")
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text.strip()
+    value = literal(text)
     if not dot:
         whole[section] = value
     elif section in _ARRAYS:
@@ -411,7 +435,7 @@ def _typed(value: Any, kind: Any, name: str, where: str) -> Any:
             return {key: _typed(inner, int, key, f"{where}.{key}") for key, inner in value.items()}
         wanted = "a table"
     elif "tuple" in kinds:
-        if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
             return tuple(value)
         wanted = "a list of names"
     elif "bool" in kinds:

@@ -418,5 +418,6 @@ def test_an_index_names_prompts_that_are_not_ours(tmp_path):
     writer = artifact.triples_writer(lm, Saved.read(tmp_path / "p").extractor())
     assert writer == artifact.triples_writer(lm, program.construct.extract) != "scripted/lm (one)"
     artifact.save(NativeRAG(None), tmp_path / "q")
+    assert Saved.read(tmp_path / "p").extracts() and not Saved.read(tmp_path / "q").extracts()
     with pytest.raises(RunError, match="extracts no triples"):
         Saved.read(tmp_path / "q").extractor()

@@ -4,7 +4,16 @@ import pytest
 
 from cirag_dspy.distill.settings import LoraSettings
 from cirag_dspy.errors import DataError
-from cirag_dspy.recipe import Distillation, RecipeData, RecipeLMs, RecipeTriples, read_lora, read_recipe
+from cirag_dspy.recipe import (
+    Distillation,
+    RecipeData,
+    RecipeLMs,
+    RecipeTriples,
+    checked_settings,
+    literal,
+    read_lora,
+    read_recipe,
+)
 
 WHOLE = """
 system = "cirag"
@@ -105,6 +114,36 @@ def test_overrides_are_typed_as_toml(tmp_path):
     assert [data.limit for data in recipe.data] == [3, 3]
     assert recipe.systems["native_rag"] == {"k": 2} and recipe.systems["cirag"]["levels"] == ("sentences",)
     assert not recipe.distillation.shorten and recipe.seed == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("3", 3),
+        ("0.5", 0.5),
+        ("true", True),
+        ('["a", "b"]', ["a", "b"]),
+        ("['a']", ["a"]),
+        ('"3"', "3"),
+        ("null", None),
+        (" two words ", "two words"),
+        ("[1", "[1"),
+        ("", ""),
+        ("a=b", "a=b"),
+    ],
+)
+def test_values_are_those_of_toml_and_json(text, value):
+    assert literal(text) == value
+
+
+def test_settings_of_a_system_are_of_the_types_of_its_defaults():
+    given = {"k": 3, "levels": ["triples"], "rank": False, "extract": "two"}
+    assert checked_settings("cirag", given, "x") == {**given, "levels": ("triples",)}
+    assert checked_settings("cirag", checked_settings("cirag", given, "x"), "x")["levels"] == ("triples",)
+    with pytest.raises(DataError, match=r'x k must be a positive integer, not "3"'):
+        checked_settings("cirag", {"k": "3"}, "x")
+    with pytest.raises(DataError, match="x k must be a positive integer, not null"):
+        checked_settings("cirag", {"k": None}, "x")
 
 
 def test_another_optimizer_leaves_out_what_the_file_says_to_its_own(tmp_path):

@@ -10,6 +10,7 @@ from typing import Any
 
 import typer
 
+from cirag_dspy.cli.ablate import ablate
 from cirag_dspy.cli.align import align
 from cirag_dspy.cli.ask import ask
 from cirag_dspy.cli.compile import compile_
@@ -45,7 +46,8 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
             _fail(str(error), 2)
         except KeyboardInterrupt:
             typer.echo(
-                "error: interrupted; what was finished is saved, the same command goes on (eval: --resume)", err=True
+                "error: interrupted; what was finished is saved, the same command goes on (eval, ablate: --resume)",
+                err=True,
             )
             sys.stdout.flush()
             os._exit(130)  # a normal exit would wait for LM calls in flight
@@ -77,6 +79,7 @@ def _fail(message: str, code: int) -> None:
 app.command("index")(_guarded(index))
 app.command("ask")(_guarded(ask))
 app.command("eval")(_guarded(evaluate))
+app.command("ablate")(_guarded(ablate))
 app.command("compile")(_guarded(compile_))
 app.command("traces")(_guarded(traces))
 app.command("export")(_guarded(export))

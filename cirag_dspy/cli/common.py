@@ -143,6 +143,18 @@ def print_json(value: Mapping[str, Any]) -> None:
     typer.echo(json.dumps(value, ensure_ascii=False, indent=2))
 
 
+def require_file(path: Path | None) -> None:
+    """Raise RunError if a file can't be written there; its folder is made. Before anything is paid for, that is."""
+    if path is None:
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"{path} can't be written: {error.strerror}; name another file") from None
+    if path.is_dir() or not os.access(path.parent, os.W_OK):
+        raise RunError(f"{path} can't be written; name another file")
+
+
 def read_program(folder: Path | None) -> Saved | None:
     """The saved program that was named, if one was."""
     from cirag_dspy.artifact import Saved

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -71,6 +72,32 @@ def open_corpus(
         opened.embed_triples()
     opened.extractor = extractor
     return opened
+
+
+def own_corpus(
+    benchmark: Benchmark,
+    path: Path,
+    *,
+    embedder: str = "embedded",
+    progress: Callable[[int, int | None], None] | None = None,
+) -> CorpusIndex:
+    """An index at ``path`` that shares its triples with no other run: at first it has the passages and none.
+
+    Raises:
+        CorpusIndexError: The index can't be used.
+        RunError: It can't be written.
+    """
+    if not CorpusIndex.exists(path):
+        with open_corpus(benchmark, embedder=embedder, extractor=NONE, progress=progress) as shared:
+            shared.flush()
+        part = path.with_name(f".{path.name}.part")
+        try:
+            shutil.rmtree(part, ignore_errors=True)
+            shutil.copytree(shared.path, part)
+            part.replace(path)
+        except OSError as error:
+            raise RunError(f"{path} can't be written: {error.strerror}; choose another --out") from None
+    return CorpusIndex.open(path, Embedder(embedder))
 
 
 def _create(folder: Path, encoder: Embedder) -> CorpusIndex:

@@ -31,7 +31,7 @@ def extraction_cost(passages: Sequence[Passage], calls: str) -> dict[str, int]:
 def run_cost(benchmark: Benchmark, system: str, settings: Mapping[str, Any]) -> dict[str, int]:
     """LM calls and tokens that answering a benchmark's questions takes at most, every hop and level being needed.
 
-    Empty for a system whose calls are not known here.
+    Empty for a system that ``QUESTION_COSTS`` lacks.
     """
     if system not in QUESTION_COSTS:
         return {}

@@ -7,16 +7,21 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from cirag_dspy.errors import DataError
+from cirag_dspy.benchmarks.base import Benchmark
+from cirag_dspy.errors import DataError, RunError
 
 Row = Mapping[str, Any]
+
+# The ending of each data set's prediction file.
+FORMATS = {"hotpotqa": ".json", "demo": ".json", "2wikimultihopqa": ".json", "musique": ".jsonl"}
 
 
 def official_row(row: Row, example: Any) -> dict[str, Any]:
     """A row of a run, with its citations turned into what the official scripts call support.
 
     Args:
-        row: ``id``, ``answer``, ``error`` and ``citations``, each with ``title``, ``sentence`` and ``passage_id``.
+        row: ``id``, ``answer``, ``error``, ``citations``, each with ``title``, ``sentence`` and ``passage_id``, and
+            ``triples``, each head, relation and tail.
         example: The question, whose ``paragraphs`` give MuSiQue's index of each passage.
     """
     citations = row.get("citations") or ()
@@ -24,11 +29,36 @@ def official_row(row: Row, example: Any) -> dict[str, Any]:
         "id": row["id"],
         "answer": None if row.get("error") else row.get("answer"),
         "supporting": [(citation["title"], citation["sentence"]) for citation in citations],
-        "evidences": row.get("evidences") or [],
+        "evidences": row.get("triples") or [],
         "support_idxs": [
             example.paragraphs[c["passage_id"]] for c in citations if c["passage_id"] in example.paragraphs
         ],
     }
+
+
+def require_format(dataset: str) -> None:
+    """Raise DataError if the authors of a data set define no prediction file."""
+    if dataset not in FORMATS:
+        raise DataError(f"{dataset}: its authors define no prediction file ({', '.join(FORMATS)} have one)")
+
+
+def write_run(benchmark: Benchmark, rows: Iterable[Row], folder: Path, name: str) -> Path:
+    """Write the rows of a run over a benchmark as ``folder/name``, with the ending of the data set's format.
+
+    In the order of the benchmark's questions, which is that of its file: MuSiQue's script wants that order.
+
+    Raises:
+        DataError: There is no official file format for the data set.
+        RunError: The file can't be written.
+    """
+    require_format(benchmark.name)
+    by_id = {row["id"]: row for row in rows}
+    found = [official_row(by_id[example.id], example) for example in benchmark.examples if example.id in by_id]
+    path = folder / f"{name}{FORMATS[benchmark.name]}"
+    try:
+        return write_official(benchmark.name, found, path)
+    except OSError as error:
+        raise RunError(f"{path} can't be written: {error.strerror}; name another folder") from None
 
 
 def write_official(dataset: str, rows: Iterable[Row], path: str | Path) -> Path:
@@ -44,15 +74,12 @@ def write_official(dataset: str, rows: Iterable[Row], path: str | Path) -> Path:
     Raises:
         DataError: There is no official file format for the data set.
     """
+    require_format(dataset)
     rows = list(rows)
     if dataset == "musique":
         content = "".join(json.dumps(_musique(row), ensure_ascii=False) + "\n" for row in rows)
-    elif dataset in ("hotpotqa", "demo", "2wikimultihopqa"):
-        content = json.dumps(_hotpotqa(rows, evidence=dataset == "2wikimultihopqa"), ensure_ascii=False)
     else:
-        raise DataError(
-            f"{dataset}: its authors define no prediction file (hotpotqa, 2wikimultihopqa, musique have one)"
-        )
+        content = json.dumps(_hotpotqa(rows, evidence=dataset == "2wikimultihopqa"), ensure_ascii=False)
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(content, encoding="utf-8")

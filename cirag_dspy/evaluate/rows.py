@@ -17,7 +17,7 @@ from cirag_dspy.text import one_line
 
 Row = dict[str, Any]
 
-RECALL_AT = (2, 5, 10)
+RECALL_AT = (2, 3, 5, 10)
 KEPT_PASSAGES = 20
 
 
@@ -70,6 +70,7 @@ def answer_one(system: Any, example: dspy.Example) -> Row:
             }
             for hop in prediction.get("hops") or []
         ],
+        "triples": [[triple.head, triple.relation, triple.tail] for triple in prediction.get("triples") or []],
         "stopped": prediction.get("stopped"),
         "lm": meter.snapshot(),
         "seconds": round(seconds, 3),
@@ -92,7 +93,7 @@ def summarise(rows: Sequence[Row]) -> dict[str, Any]:
         "empty_answers": sum(not row["answer"] for row in answered),
         **_scores(rows),
         **{
-            name: {f"@{k}": _mean([row[name][str(k)] for row in found]) for k in RECALL_AT if found}
+            name: {f"@{k}": _mean([row[name][k] for row in found]) for k in recall_ranks(found, name)}
             for name, found in scored.items()
         },
         "questions_with_gold_passages": len(scored["recall"]),
@@ -107,6 +108,11 @@ def summarise(rows: Sequence[Row]) -> dict[str, Any]:
         **_judging(rows),
         "seconds_per_question": {"mean": round(sum(seconds) / n, 3), "median": round(seconds[n // 2], 3)},
     }
+
+
+def recall_ranks(rows: Sequence[Row], name: str) -> list[str]:
+    """The ranks that every row has a recall of this name at: of rows that an older version wrote, fewer."""
+    return [str(k) for k in RECALL_AT if rows and all(str(k) in row[name] for row in rows)]
 
 
 def _answer_recall(system: Any, passages: Sequence[str], answers: Sequence[str]) -> dict[int, float]:

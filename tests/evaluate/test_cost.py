@@ -36,6 +36,10 @@ def test_a_run_costs_at_most(system, calls):
     assert cost["prompt_tokens"] > 0
 
 
+def test_the_cost_of_a_system_that_is_not_known():
+    assert run_cost(load_benchmark("demo", limit=5), "kirag?", {}) == {}
+
+
 @pytest.mark.parametrize(
     ("system", "contrast", "rows"), [("native_rag", True, 1), ("cirag", False, 5), ("cirag", True, 6)]
 )

@@ -43,6 +43,7 @@ class System:
             passages=["p1", "p2"],
             hops=[Hop(question, ("p1",), (triple,), "t", (triple,), "")],
             citations=[Citation("p1", "T", 0, "s")],
+            triples=[triple],
             stopped="answerable",
         )
 
@@ -66,7 +67,8 @@ def test_rows_and_summary(tmp_path):
     assert level == {"n": 3, **{name: summary[name] for name in ("em", "f1", "str_acc")}, "tokens": 0}
     rows = folder.rows()
     assert [row["id"] for row in rows] == ["1", "2", "3"]
-    assert rows[0]["hops"][0]["core"] == ["a | b | c"]
+    assert rows[0]["hops"][0]["core"] == ["a | b | c"] and rows[0]["triples"] == [["a", "b", "c"]]
+    assert list(summary["recall"]) == ["@2", "@3", "@5", "@10"]
     assert rows[0]["citations"] == [{"title": "T", "sentence": 0, "text": "s", "passage_id": "p1"}]
     assert json.loads((folder.path / "results.json").read_text())["summary"] == summary
 
@@ -111,6 +113,17 @@ def test_resume_after_a_kill_in_the_middle_of_a_line(tmp_path):
     summary = run(system, examples, folder, MANIFEST, resume=True)
     assert system.asked == ["c"]
     assert summary["n"] == 3 and [row["id"] for row in folder.rows()] == ["1", "2", "3"]
+
+
+def test_a_run_that_an_older_version_began_has_the_recalls_that_all_its_rows_have(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    run(System({"a": "Paris"}), [example("1", "a")], folder, MANIFEST)
+    row = json.loads(folder.rows_file.read_text())
+    del row["recall"]["3"], row["all_recall"]["3"]
+    folder.rows_file.write_text(json.dumps(row) + "\n")
+    both = [example("1", "a"), example("2", "b")]
+    summary = run(System({"b": "Paris"}), both, folder, MANIFEST, resume=True)
+    assert summary["recall"] == {"@2": 1.0, "@5": 1.0, "@10": 1.0} and summary["n"] == 2
 
 
 def test_a_folder_belongs_to_one_run(tmp_path):
