@@ -394,7 +394,7 @@ def test_what_a_recipe_costs_by_hand(make, data_dir):
     # Two hops, three levels and the forced answer: 6 calls a question. A hop shows 4 facts of 60 characters, question
     # and query of 100; the second shows the first again, with its reply of 240; passages are read twice, 3 of 100.
     hops = 2 * system(Integrate) + 3 * (200 + 240) + 240
-    answers = 3 * (system(AnswerIfSufficient) + 100) + system(AnswerAnyway) + 2 * 300
+    answers = 3 * (system(AnswerIfSufficient) + 100) + system(AnswerAnyway) + 100 + 2 * 300
     assert (cirag["questions"], cirag["lm_calls"], cirag["prompt_tokens"], cirag["reply_tokens"]) == (
         6,
         36,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ class Finished:
     manifest: dict[str, Any]
     extraction: dict[str, int]
     needs_triples: bool
-    unjudged: Sequence[dict[str, str]] = ()
+    unjudged: list[dict[str, str]] = field(default_factory=list)
 
 
 def compared(finished: Sequence[Finished], benchmark: Benchmark, *, against: str | None, seed: int) -> dict[str, Any]:

@@ -126,7 +126,7 @@ def test_dry_run(inside):
     [
         (
             ["magic"],
-            "no ablation 'magic': give one of granularity, n, hops, ranker, extraction, distillation, or a TOML file",
+            "no ablation 'magic': give one of granularity, n, hops, ranker, extraction, distillation, decomposition, or a TOML file",
         ),
         (["nowhere.toml"], "nowhere.toml can't be read: No such file"),
         (["hops", "--system", "native_rag"], "max_hops=1: has no key max_hops; there are k"),
