@@ -25,7 +25,8 @@ from cirag_dspy.evaluate.manifest import machine, versions
 from cirag_dspy.modules.extract import extract_missing
 
 SYSTEMS = ("native_rag", "cirag")
-FLAGS = {"k": "-k", "n": "-n", "max_hops": "--max-hops"}
+# What eval says with options of its own.
+OPTIONS = ("extract", "threads")
 LMS = ("base", "demos", "student", "annotations")
 # One set of demonstrations, and few questions to score it by: the base model takes seconds a question.
 DEMOS = """
@@ -93,8 +94,8 @@ def measure(options: argparse.Namespace, dataset: str, system: str, lm: str, ind
     """One run, made or gone on with, as a row."""
     out = options.out / f"{dataset}-{system}-{lm}"
     saved = Saved.read(options.program).settings(system)
-    settings = {name: saved[name] for name in FLAGS if name in saved}
-    knobs = [part for name, value in settings.items() for part in (FLAGS[name], str(value))]
+    settings = {name: value for name, value in saved.items() if name not in OPTIONS}
+    knobs = [part for name, value in settings.items() for part in ("--set", f"{name}={json.dumps(value)}")]
     said = {
         "base": ["--lm", "embedded", "--max-tokens", "200", *knobs],
         "annotations": ["--lm", "annotations", *knobs],

@@ -26,7 +26,15 @@ if TYPE_CHECKING:
     from cirag_dspy.modules.extract import Extract, extract_missing
     from cirag_dspy.schema import Citation, Hop, Passage, Triple
     from cirag_dspy.systems.cirag import CIRAGModule
+    from cirag_dspy.systems.d2f_reag import D2FReAG
+    from cirag_dspy.systems.dualrag import DualRAG
+    from cirag_dspy.systems.flare import FLARE
+    from cirag_dspy.systems.ircot import IRCoT
+    from cirag_dspy.systems.kirag import KiRAG
+    from cirag_dspy.systems.logicrag import LogicRAG
+    from cirag_dspy.systems.metarag import MetaRAG
     from cirag_dspy.systems.native_rag import NativeRAG
+    from cirag_dspy.systems.react import ReAct
 
 # DSPy and litellm would fetch a price list at first use: five seconds and a warning when offline.
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
@@ -40,12 +48,20 @@ _WHERE = {
     "CIRAGModule": "cirag_dspy.systems.cirag",
     "Citation": "cirag_dspy.schema",
     "CorpusIndex": "cirag_dspy.corpus.index",
+    "D2FReAG": "cirag_dspy.systems.d2f_reag",
     "Document": "cirag_dspy.corpus.ingest",
+    "DualRAG": "cirag_dspy.systems.dualrag",
     "Embedder": "cirag_dspy.corpus.embedder",
     "Extract": "cirag_dspy.modules.extract",
+    "FLARE": "cirag_dspy.systems.flare",
     "Hop": "cirag_dspy.schema",
+    "IRCoT": "cirag_dspy.systems.ircot",
+    "KiRAG": "cirag_dspy.systems.kirag",
+    "LogicRAG": "cirag_dspy.systems.logicrag",
+    "MetaRAG": "cirag_dspy.systems.metarag",
     "NativeRAG": "cirag_dspy.systems.native_rag",
     "Passage": "cirag_dspy.schema",
+    "ReAct": "cirag_dspy.systems.react",
     "Triple": "cirag_dspy.schema",
     "extract_missing": "cirag_dspy.modules.extract",
     "load": "cirag_dspy.artifact",
@@ -56,15 +72,23 @@ _WHERE = {
 }
 
 __all__ = [
+    "FLARE",
     "CIRAGModule",
     "Citation",
     "CorpusIndex",
+    "D2FReAG",
     "Document",
+    "DualRAG",
     "Embedder",
     "Extract",
     "Hop",
+    "IRCoT",
+    "KiRAG",
+    "LogicRAG",
+    "MetaRAG",
     "NativeRAG",
     "Passage",
+    "ReAct",
     "Triple",
     "extract_missing",
     "load",
