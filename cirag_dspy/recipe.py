@@ -90,7 +90,7 @@ class Distillation:
         metric: The official ``em`` or ``f1`` of the data set.
         threshold: A trajectory is trained on if it scores at least this.
         shorten: Whether the student's prompts are cut down to the names of task and fields.
-        contrast: Whether the teacher is also asked for refusals of evidence that lacks a line.
+        contrast: Whether the teacher is asked again for each answer, with less evidence and with more.
         also: Further systems whose teacher trajectories are trained on; the student then serves them too. A name with a
             colon, ``cirag:sentences``, is a system with other settings, say one level of the cascade alone: for more to
             learn from, not served.

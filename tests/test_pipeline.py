@@ -103,8 +103,8 @@ def test_from_gold_annotations_to_a_program_that_answers(make, tmp_path, base):
     assert {path.name for path in work.iterdir()} == {
         "traces-demo-cirag.jsonl",
         "traces-demo-native_rag.jsonl",
-        "refusals-demo-cirag.jsonl",
-        "refusals-demo-native_rag.jsonl",
+        "contrasts-demo-cirag.jsonl",
+        "contrasts-demo-native_rag.jsonl",
         "triples-demo.jsonl",
         "rows",
         "adapter",
@@ -380,7 +380,7 @@ def system(signature):
 
 def test_what_a_recipe_costs_by_hand(make, data_dir):
     steps = plan(make("lm.teacher=openai/x", "options.shorten=false", text=MUSIQUE, data_dir=data_dir))
-    extraction, cirag, refusals, rag, training = steps
+    extraction, cirag, contrast, rag, training = steps
     # Two passages of 3 + 97 characters, each with its prompt and 20 for labels; ten facts of 60 characters each.
     assert extraction == {
         "stage": "extraction",
@@ -402,32 +402,32 @@ def test_what_a_recipe_costs_by_hand(make, data_dir):
         36 * 60,
     )
     # An answer is asked for once more, from the three passages at most.
-    assert (refusals["stage"], refusals["lm_calls"]) == ("refusals", 6)
-    assert refusals["prompt_tokens"] == 6 * round((system(AnswerIfSufficient) + 100 + 300) / 4)
+    assert (contrast["stage"], contrast["lm_calls"]) == ("contrasts", 18)
+    assert contrast["prompt_tokens"] == 18 * round((system(AnswerIfSufficient) + 100 + 300) / 4)
     # Native RAG reads its default of 5 passages in one call.
     assert (rag["system"], rag["lm_calls"], rag["prompt_tokens"]) == (
         "native_rag",
         6,
         6 * round((system(AnswerAnyway) + 100 + 500) / 4),
     )
-    # Rows of a question: a conversation of two hops; four answers and a refusal from 3 passages; Native RAG's answer
+    # Rows of a question: a conversation of two hops; four answers and three contrasts from 3 passages; Native RAG's answer
     # from 5. And three silver passages of 2 + 38 characters with a triple of 9.
     conversation = system(Integrate) + 2 * (200 + 240 + 240)
-    read = 4 * system(AnswerIfSufficient) + system(AnswerAnyway) + 5 * (100 + 300 + 240)
+    read = 6 * system(AnswerIfSufficient) + system(AnswerAnyway) + 7 * (100 + 300 + 240)
     one = system(AnswerAnyway) + 100 + 500 + 240
     tokens = round(3 * 49 / 4) + 6 * round((conversation + read) / 4) + 6 * round(one / 4)
-    assert training == {"stage": "finetune", "rows": 6 * 7 + 3, "tokens": tokens, "steps": 23}
+    assert training == {"stage": "finetune", "rows": 6 * 9 + 3, "tokens": tokens, "steps": 29}
 
 
 def test_what_is_there_costs_nothing_and_annotations_never_do(make, tmp_path):
     free = plan(make())
-    assert [step["stage"] for step in free] == ["extraction", "traces", "refusals", "traces", "finetune"]
+    assert [step["stage"] for step in free] == ["extraction", "traces", "contrasts", "traces", "finetune"]
     assert all(step["lm_calls"] == 0 for step in free[:-1])
     assert plan(make("lm.extraction=openai/x"))[0]["lm_calls"] == 89
     make().traces()
     make().export()
     steps = plan(make("lm.teacher=openai/x"))
-    assert [step["stage"] for step in steps] == ["traces", "refusals", "traces", "finetune"]
+    assert [step["stage"] for step in steps] == ["traces", "contrasts", "traces", "finetune"]
     assert all(step["questions"] == 0 for step in steps[:-1])
     assert all(step["lm_calls"] == 0 for step in steps[:-1])
     made = read_rows(tmp_path / "runs" / "rows" / "joint.jsonl")

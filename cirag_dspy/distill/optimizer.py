@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import dspy
 from dspy.teleprompt.teleprompt import Teleprompter
 
-from cirag_dspy.distill.contrast import refusals
+from cirag_dspy.distill.contrast import contrasts
 from cirag_dspy.distill.rows import Row, chat_rows, extraction_rows, sample, write_rows
 from cirag_dspy.distill.shorten import short_prompts
 from cirag_dspy.distill.trajectories import Metric, Trajectory, collect, reasons, trajectory_of
@@ -38,7 +38,7 @@ class TrajectoryDistillation(Teleprompter):
         lora: Training settings; the paper's by default (appendix B.4).
         shorten: Whether the student gets prompts without instructions: it is trained on the task, and pays no tokens
             for being told about it.
-        contrast: Whether the teacher is asked for refusals as well (see ``refusals``).
+        contrast: Whether the teacher is asked again, with other evidence (see ``contrasts``).
         extracted: Passages with the triples that the student shall extract from them.
         most: At most so many rows of a predictor, by its name in the program.
         traces: Trajectories' file; what it holds is not asked of the teacher again.
@@ -129,7 +129,7 @@ class TrajectoryDistillation(Teleprompter):
         )
         if not any(trajectory.kept for trajectory in trajectories):
             raise RunError(f"no trajectory to learn from: {_listed(reasons(trajectories))}; see {self.traces}")
-        told = [*trajectories, *(refusals(teacher, trajectories, self.seed, self.threads) if self.contrast else ())]
+        told = [*trajectories, *(contrasts(teacher, trajectories, self.seed, self.threads) if self.contrast else ())]
 
         compiled = student.deepcopy()
         for _, predictor in compiled.named_predictors():

@@ -54,15 +54,13 @@ def judging_cost(benchmark: Benchmark) -> dict[str, int]:
     }
 
 
-def refusals_cost(benchmark: Benchmark, settings: Mapping[str, Any]) -> dict[str, int]:
-    """LM calls and tokens to ask once more, from less evidence, for the answer to each of a benchmark's questions."""
-    questions = len(benchmark.examples)
+def contrasts_cost(benchmark: Benchmark, settings: Mapping[str, Any]) -> dict[str, int]:
+    """LM calls and tokens to ask again, with other evidence, for the answer to each of a benchmark's questions: from
+    less, and where it is of triples from more and from both.
+    """
+    asked = len(benchmark.examples) * (3 if "triples" in settings["levels"] else 1)
     prompt = system_size(AnswerIfSufficient) + QUESTION + settings["k"] * _passage(benchmark)
-    return {
-        "lm_calls": questions,
-        "prompt_tokens": questions * _tokens(prompt),
-        "reply_tokens": questions * _tokens(REPLY),
-    }
+    return {"lm_calls": asked, "prompt_tokens": asked * _tokens(prompt), "reply_tokens": asked * _tokens(REPLY)}
 
 
 def rows_cost(benchmark: Benchmark, program: Any, settings: Mapping[str, Any], contrast: bool) -> dict[str, int]:
@@ -73,7 +71,7 @@ def rows_cost(benchmark: Benchmark, program: Any, settings: Mapping[str, Any], c
         benchmark: Its questions are trained on.
         program: Its signatures are the prompts.
         settings: Its settings.
-        contrast: Whether there is a refusal a question as well, where the program can refuse.
+        contrast: Whether answers are asked for again with other evidence, where the program can refuse.
     """
     turn = 2 * QUESTION + settings.get("n", 0) * FACT + REPLY
     context = QUESTION + settings.get("k", 0) * _passage(benchmark) + REPLY
@@ -84,7 +82,7 @@ def rows_cost(benchmark: Benchmark, program: Any, settings: Mapping[str, Any], c
             prompt = settings["max_hops"] * turn if "facts" in fields else context
             sizes.append(system_size(predictor.signature) + prompt)
             if contrast and "evidence" in fields:
-                sizes.append(sizes[-1])
+                sizes += sizes[-1:] * (3 if "triples" in settings["levels"] else 1)
                 contrast = False
     return {"rows": len(benchmark.examples) * len(sizes), "tokens": len(benchmark.examples) * _tokens(sum(sizes))}
 

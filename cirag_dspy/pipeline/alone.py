@@ -13,7 +13,7 @@ from cirag_dspy.distill.trajectories import read_trajectories
 from cirag_dspy.errors import RunError
 from cirag_dspy.files import read_json
 from cirag_dspy.lms import trainable
-from cirag_dspy.pipeline.teaching import refusals_of, require_kept
+from cirag_dspy.pipeline.teaching import contrasts_of, require_kept
 from cirag_dspy.recipe import system_of
 from cirag_dspy.systems import build_system
 
@@ -36,7 +36,7 @@ def export_file(traces: Path, out: Path, *, shorten: bool = True) -> Report:
     if shorten:
         short_prompts(program)
     require_kept(manifest["system"], trajectories)
-    return write_rows(out, chat_rows(program, [*trajectories, *refusals_of(traces)]))
+    return write_rows(out, chat_rows(program, [*trajectories, *contrasts_of(traces)]))
 
 
 def finetune_file(

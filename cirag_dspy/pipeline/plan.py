@@ -15,8 +15,8 @@ from cirag_dspy.evaluate.cost import (
     CHARACTERS_PER_TOKEN,
     FACT,
     TRIPLES_PER_PASSAGE,
+    contrasts_cost,
     extraction_cost,
-    refusals_cost,
     rows_cost,
     run_cost,
 )
@@ -68,7 +68,7 @@ def _teaching(pipeline: Pipeline, trainset: TrainingSet) -> list[Step]:
             {"stage": "traces", **asked, **_by(recipe.lm.teacher, run_cost(todo, system_of(system), settings))}
         )
         if recipe.distils and recipe.distillation.contrast and "levels" in settings:
-            steps.append({"stage": "refusals", **asked, **_by(recipe.lm.teacher, refusals_cost(todo, settings))})
+            steps.append({"stage": "contrasts", **asked, **_by(recipe.lm.teacher, contrasts_cost(todo, settings))})
     return steps
 
 

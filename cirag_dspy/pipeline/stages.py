@@ -4,7 +4,7 @@ Each reads files and leaves files, so that it can be run alone, goes on after a 
 depends on is the same:
 
     WORK/traces-DATA-SYSTEM.jsonl     the teacher's trajectories; other settings are refused, for they cost calls
-    WORK/refusals-DATA-SYSTEM.jsonl   the teacher's refusals of evidence that lacks a line
+    WORK/contrasts-DATA-SYSTEM.jsonl  what the teacher makes of less evidence and of more
     WORK/triples-DATA.jsonl           the triples of as many passages as the recipe trains on
     WORK/rows/                        chat rows, joint and by predictor, and their report
     WORK/adapter/                     the student; one of other rows or settings is put aside as adapter.old
@@ -34,7 +34,7 @@ from cirag_dspy.lms import load_lm, split_spec, trainable
 from cirag_dspy.lms.meter import LMMeter
 from cirag_dspy.lms.weights import fingerprint
 from cirag_dspy.pipeline.alone import ANEW, finetune_file, training_report
-from cirag_dspy.pipeline.teaching import refusals_of, require_kept, teach, traces_file
+from cirag_dspy.pipeline.teaching import contrasts_of, require_kept, teach, traces_file
 from cirag_dspy.pipeline.trainset import Move, OpenLM, Progress, TrainingSet
 from cirag_dspy.recipe import Recipe, system_of
 from cirag_dspy.systems import SYSTEMS, build_system
@@ -122,7 +122,7 @@ class Pipeline:
             inputs, stamp = self._export_inputs(), self._export_stamp
             by_data: dict[str, list[Row]] = {}
             for file, (manifest, trajectories) in self.trajectories().items():
-                also = refusals_of(file) if self.recipe.distillation.contrast else []
+                also = contrasts_of(file) if self.recipe.distillation.contrast else []
                 rows = chat_rows(self.programs[manifest["system"]], [*trajectories, *also])
                 by_data.setdefault(self._entry_of(file, manifest), []).extend(rows)
             most = {trainset.name: trainset.data.most for trainset in self.trainsets}

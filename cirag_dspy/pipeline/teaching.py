@@ -1,4 +1,4 @@
-"""The traces stage of one data set: the teacher over its questions, with every system, and what it refuses."""
+"""The traces stage of one data set: the teacher over its questions with every system, and with other evidence."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import dspy
 
-from cirag_dspy.distill.contrast import refusals
+from cirag_dspy.distill.contrast import contrasts
 from cirag_dspy.distill.silver import write_silver
 from cirag_dspy.distill.trajectories import Trajectory, collect, read_trajectories, reasons, write_trajectories
 from cirag_dspy.errors import RunError
@@ -17,7 +17,7 @@ from cirag_dspy.pipeline.trainset import Progress, TrainingSet
 from cirag_dspy.recipe import system_of
 from cirag_dspy.systems import build_system, settings_of
 
-TRACES, REFUSALS = "traces", "refusals"
+TRACES, CONTRASTS = "traces", "contrasts"
 
 
 def traces_file(work: Path, trainset: TrainingSet, system: str) -> Path:
@@ -26,7 +26,7 @@ def traces_file(work: Path, trainset: TrainingSet, system: str) -> Path:
 
 
 def teach(trainset: TrainingSet, work: Path, *, threads: int, resume: bool, progress: Progress) -> int:
-    """Collect the trajectories, refusals and triples of a data set; of how many passages the extraction failed.
+    """Collect the trajectories, contrasts and triples of a data set; of how many passages the extraction failed.
 
     Raises:
         RunError: A file is of other settings.
@@ -70,8 +70,8 @@ def teach(trainset: TrainingSet, work: Path, *, threads: int, resume: bool, prog
     return failed
 
 
-def refusals_of(traces: Path) -> list[Trajectory]:
-    """The refusals that were asked for after a file of trajectories, which lie beside it."""
+def contrasts_of(traces: Path) -> list[Trajectory]:
+    """What the teacher was asked again after a file of trajectories, which lies beside it."""
     file = _beside(traces)
     if file == traces or not file.is_file():
         return []
@@ -97,12 +97,12 @@ def _contrast(
     seed: int,
     threads: int,
 ) -> None:
-    """Ask the teacher for refusals, once for a file of trajectories."""
+    """Ask the teacher again with other evidence, once for a file of trajectories."""
     made_from = {"system": manifest["system"], "traces": sha256(traces)}
     file = _beside(traces)
     if not file.is_file() or read_trajectories(file)[0] != made_from:
-        write_trajectories(file, made_from, refusals(program, trajectories, seed, threads))
+        write_trajectories(file, made_from, contrasts(program, trajectories, seed, threads))
 
 
 def _beside(traces: Path) -> Path:
-    return traces.with_name(traces.name.replace(TRACES, REFUSALS, 1))
+    return traces.with_name(traces.name.replace(TRACES, CONTRASTS, 1))

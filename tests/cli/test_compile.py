@@ -115,10 +115,10 @@ def test_a_dry_run_opens_nothing(home):
     assert lines[0] == "x, trajectory_distillation; at most"
     assert lines[1].startswith("  extraction demo: 89 passages, 89 LM calls, about ")
     assert lines[2].startswith("  traces demo cirag: 4 questions, 24 LM calls, about ")
-    assert lines[3].startswith("  refusals demo cirag: 4 questions, 4 LM calls, about ")
-    assert lines[-1].startswith("  finetune: 31 rows, about ") and lines[-1].endswith(" tokens in 16 steps")
+    assert lines[3].startswith("  contrasts demo cirag: 4 questions, 12 LM calls, about ")
+    assert lines[-1].startswith("  finetune: 39 rows, about ") and lines[-1].endswith(" tokens in 20 steps")
     stages = json.loads(cli("compile", "programs/x.toml", "--dry-run", "--json", cwd=home).stdout)["stages"]
-    assert [step["stage"] for step in stages] == ["extraction", "traces", "refusals", "traces", "finetune"]
+    assert [step["stage"] for step in stages] == ["extraction", "traces", "contrasts", "traces", "finetune"]
     assert stages[1]["lm_calls"] == 0
 
 

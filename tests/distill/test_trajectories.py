@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import dspy
 import pytest
@@ -9,13 +10,14 @@ import pytest
 from cirag_dspy.adapter import LineAdapter
 from cirag_dspy.corpus.index import CorpusIndex
 from cirag_dspy.corpus.ingest import Document
-from cirag_dspy.distill.contrast import refusals
+from cirag_dspy.distill.contrast import contrasts
 from cirag_dspy.distill.rows import chat_rows, check_rows, extraction_rows, read_rows, sample, write_rows
 from cirag_dspy.distill.shorten import short_prompts
 from cirag_dspy.distill.trajectories import Call, Trajectory, collect, read_trajectories, reasons
 from cirag_dspy.errors import DataError, RunError
 from cirag_dspy.schema import Triple
 from cirag_dspy.systems.cirag import CIRAGModule
+from cirag_dspy.text import fact_lines
 from tests.fakes import WordEncoder, scripted_lm
 from tests.systems.world import PASSAGES, TRIPLES, GoldLM, fill
 
@@ -317,14 +319,36 @@ def test_unreadable_hops_are_not_learnt_from(index, tmp_path):
     assert (trajectory.kept, trajectory.reason) == (False, "unreadable reply")
 
 
-def test_refusals_come_from_evidence_that_lacks_a_line(index, tmp_path):
+def test_the_teacher_is_asked_again_with_less_and_with_more(index, tmp_path):
     program, trajectories = gathered(index, tmp_path)
-    (less,) = refusals(program, trajectories, seed=3)
-    (call,) = less.calls
-    assert call.predictor == "cascade.triples"
-    assert len(call.inputs["evidence"].splitlines()) == 2
-    assert call.outputs["answer"] == "unanswerable"
-    assert refusals(program, trajectories, seed=3) == [less]
+    kept = trajectories[0].calls[-1].inputs["evidence"].splitlines()
+    shown = {fact for call in trajectories[0].calls for fact in fact_lines(call.inputs.get("facts", ""))}
+    less, more, both = contrasts(program, trajectories, seed=3)
+    assert all(one.calls[0].predictor == "cascade.triples" and one.kept for one in (less, more, both))
+    lines = [one.calls[0].inputs["evidence"].splitlines() for one in (less, more, both)]
+    assert len(lines[0]) == len(kept) - 1 and set(lines[0]) < set(kept)
+    assert [line for line in lines[1] if line in kept] == kept  # all of it, in its order
+    assert [line for line in lines[2] if line in kept] == lines[0]
+    for noisy in lines[1:]:
+        added = set(noisy) - set(kept)
+        assert added and added <= shown and len(noisy) == len(set(noisy))
+    answers = [one.calls[0].outputs["answer"] for one in (less, more, both)]
+    assert answers == ["unanswerable", "the river Ree", "unanswerable"]
+    assert [one.answer for one in (less, more, both)] == ["", "the river Ree", ""]
+    assert contrasts(program, trajectories, seed=3) == [less, more, both]
+
+
+def test_a_teacher_that_says_something_else_from_other_evidence_is_not_learnt_from(index, tmp_path):
+    program, trajectories = gathered(index, tmp_path)
+    program.set_lm(scripted_lm(lambda messages: "thought: t\nanswer: Velden")[0])
+    assert contrasts(program, trajectories) == []
+
+
+def test_sentences_gain_nothing(index, tmp_path):
+    program, (trajectory,) = gathered(index, tmp_path)
+    call = Call("cascade.sentences", {"question": "q", "evidence": "One.\nTwo."}, {"answer": "the river Ree"})
+    told = contrasts(program, [replace(trajectory, calls=[*trajectory.calls[:3], call])])
+    assert [one.calls[0].inputs["evidence"] in ("One.", "Two.") for one in told] == [True]
 
 
 def test_extraction_rows_write_a_head_once(index):

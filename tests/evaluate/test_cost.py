@@ -1,7 +1,7 @@
 import pytest
 
 from cirag_dspy.benchmarks import load_benchmark
-from cirag_dspy.evaluate.cost import extraction_cost, judging_cost, refusals_cost, rows_cost, run_cost
+from cirag_dspy.evaluate.cost import contrasts_cost, extraction_cost, judging_cost, rows_cost, run_cost
 from cirag_dspy.schema import Passage
 from cirag_dspy.systems import build_system, settings_of
 
@@ -41,7 +41,7 @@ def test_the_cost_of_a_system_that_is_not_known():
 
 
 @pytest.mark.parametrize(
-    ("system", "contrast", "rows"), [("native_rag", True, 1), ("cirag", False, 5), ("cirag", True, 6)]
+    ("system", "contrast", "rows"), [("native_rag", True, 1), ("cirag", False, 5), ("cirag", True, 5 + 3)]
 )
 def test_rows_of_a_question_at_most(system, contrast, rows):
     benchmark = load_benchmark("demo", limit=5)
@@ -50,8 +50,10 @@ def test_rows_of_a_question_at_most(system, contrast, rows):
     assert cost["tokens"] > 0
 
 
-def test_refusals_cost_a_call_a_question():
-    assert refusals_cost(load_benchmark("demo", limit=5), settings_of("cirag"))["lm_calls"] == 5
+@pytest.mark.parametrize(("levels", "calls"), [(("triples", "passages"), 3), (("passages",), 1)])
+def test_contrasts_cost_calls_by_question(levels, calls):
+    settings = settings_of("cirag", levels=levels)
+    assert contrasts_cost(load_benchmark("demo", limit=5), settings)["lm_calls"] == 5 * calls
 
 
 def test_judging_costs_a_call_a_question_at_most():
