@@ -37,15 +37,16 @@ def contrasts(
         threads: Calls at a time.
 
     Returns:
-        A trajectory of one call for each case in which the teacher refused or gave its answer again, in the order of
-        ``trajectories``. A call that fails is left out.
+        A trajectory of one call for each case in which the teacher refused evidence that lost a line, or gave its
+        answer again from evidence that only gained some, in the order of ``trajectories``. A call that fails is left
+        out.
 
     Raises:
         dspy.utils.exceptions.LMError: No call can succeed (key, billing, configuration).
     """
     predictors = dict(program.named_predictors())
     cases = [
-        (trajectory, call, {**call.inputs, "evidence": "\n".join(lines)})
+        (trajectory, call, lines)
         for trajectory in trajectories
         for call in (trajectory.calls if trajectory.kept else ())
         if call.predictor in predictors and call.inputs.get("evidence") and not is_refusal(call.outputs.get("answer"))
@@ -53,7 +54,8 @@ def contrasts(
     ]
 
     def asked(number: int) -> Trajectory | None:
-        trajectory, call, inputs = cases[number]
+        trajectory, call, lines = cases[number]
+        inputs = {**call.inputs, "evidence": "\n".join(lines)}
         try:
             reply = ask(predictors[call.predictor], inputs, tries=1)
         except FATAL:
@@ -61,11 +63,11 @@ def contrasts(
         except Exception:  # one case less to learn from
             return None
         answer, given = (read_answer(outputs["answer"]) for outputs in (reply, call.outputs))
-        refused = is_refusal(answer)
-        if reply.problem or not (refused or match_key(answer) == match_key(given)):
+        whole = set(call.inputs["evidence"].splitlines()) <= set(lines)
+        if reply.problem or not (match_key(answer) == match_key(given) if whole else is_refusal(answer)):
             return None
         told = [Call(call.predictor, inputs, dict(reply.fields))]
-        return Trajectory(trajectory.id, trajectory.question, "" if refused else answer, 0.0, True, "", told)
+        return Trajectory(trajectory.id, trajectory.question, answer if whole else "", 0.0, True, "", told)
 
     found = dict(each_in_threads(asked, range(len(cases)), threads))
     return [made for number in range(len(cases)) if (made := found[number])]
