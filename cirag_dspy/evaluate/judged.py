@@ -89,6 +89,9 @@ def judge_run(
             return error
 
     with folder.writer() as write:
+        for row in todo:  # where this judge fails, another one's verdict must not stand for its own
+            if "judge" in row:
+                write({key: value for key, value in row.items() if key not in ("llm_acc", "judge")})
         for row, judged in each_in_threads(work, todo, threads):
             if isinstance(judged, LMError):
                 failures.append({"id": row["id"], "error": one_line(str(judged))[:500]})
