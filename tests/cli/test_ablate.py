@@ -133,6 +133,9 @@ def test_dry_run(inside):
         (["hops", "--system", "magic"], "unknown system 'magic'"),
         (["hops", "--against", "max_hops=9"], "--against must be one of max_hops=1, max_hops=2, "),
         (["hops", "--plot", "x.gif"], "x.gif: a drawing ends in .svg, .png, .pdf"),
+        (["hops", "--set", "max_hops=2"], "--set max_hops: hops varies it, so that is never used; leave it out"),
+        (["extraction", "--system", "native_rag"], "offline: native_rag works on no triples, so there is nothing to"),
+        (["hops", "--aligner", "/nowhere"], "/nowhere holds no aligner (it has no modules.json)"),
         (["hops", "--set", "beams=2"], "system cirag has no setting beams; it has k, n, "),
     ],
 )
