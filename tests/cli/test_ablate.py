@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from cirag_dspy import artifact
+from cirag_dspy.evaluate.ablate import GRIDS
 from cirag_dspy.systems import build_system
 from tests.cli.conftest import good
 from tests.cli.test_evaluate import asked, assert_wrong, manifest
@@ -30,6 +31,13 @@ def test_granularity(inside, tmp_path):
         "ablate", "granularity", *DEMO, "--extract", "given", "--out", tmp_path / "run", "--resume", "--json"
     )
     assert inside.prompts == [] and list(json.loads(again.stdout)["comparison"]["runs"]) == names
+
+
+@pytest.mark.parametrize("grid", [name for name in GRIDS if name != "distillation"])  # which needs a student
+def test_every_named_grid_can_be_run(grid, inside):
+    done = inside("ablate", grid, *DEMO, "--dry-run", "--json")
+    assert done.exit_code == 0, done.stderr
+    assert list(json.loads(done.stdout)["answering_at_most"]) == list(GRIDS[grid].points)
 
 
 def test_extraction_pays_offline_first_or_online_as_it_goes(inside, tmp_path):
