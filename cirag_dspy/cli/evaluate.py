@@ -117,8 +117,9 @@ def evaluate(
         folders = [RunFolder(out or Path("runs") / f"{dataset}-{one}-{slug(name)}") for one in systems]
     common.require_file(csv)
     common.require_file(markdown)
-    for one in systems if write_official is not None else ():
-        common.require_file(run_file(dataset, write_official, one))
+    if write_official is not None:
+        for one in systems:
+            common.require_file(run_file(dataset, write_official, one))
     for folder in [] if resume else folders:
         folder.require_free()
     options = common.LMOptions(api_base, max_tokens, tries, timeout, cache=not no_cache)

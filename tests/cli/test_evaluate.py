@@ -193,7 +193,11 @@ def test_reports(inside, tmp_path):
     table = list(csv.DictReader((tmp_path / "new" / "x.csv").open()))
     assert [row["name"] for row in table] == ["cirag", "native_rag"]
     assert float(table[0]["recall@3"]) == found["scores"]["recall@3"]["mean"] and table[1]["em_difference"] == ""
-    assert (tmp_path / "x.md").read_text().startswith("demo dev, 3 questions, x\n\n|  | EM | F1 | Str-Acc | recall@3 | @5 |")
+    assert (
+        (tmp_path / "x.md")
+        .read_text()
+        .startswith("demo dev, 3 questions, x\n\n|  | EM | F1 | Str-Acc | recall@3 | @5 |")
+    )
 
 
 def test_failed_questions_exit_1_and_are_told_by_system(inside, tmp_path):

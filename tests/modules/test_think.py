@@ -29,7 +29,9 @@ def test_whether_knowledge_is_missing(text, retrieve):
     assert (step.thought, step.retrieve, len(prompts)) == ("t", retrieve, 1)
 
 
-@pytest.mark.parametrize("text", ["Not enough is known yet", "It cannot be answered yet", "None of it is known", "I know"])
+@pytest.mark.parametrize(
+    "text", ["Not enough is known yet", "It cannot be answered yet", "None of it is known", "I know"]
+)
 def test_what_says_neither_is_asked_once_more_and_then_means_that_it_is_missing(text):
     assert think(f"thought: t\nretrieve: {text}", "thought: t\nretrieve: no")[0].retrieve is False
     step, prompts = think(*[f"thought: t\nretrieve: {text}"] * 2)
