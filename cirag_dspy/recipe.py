@@ -21,7 +21,9 @@ DISTILLATION = "trajectory_distillation"
 METRICS = ("em", "f1")
 _MEASURE = ("metric", "threshold")
 # Everywhere else a number must be above 0.
-_MAY_BE_ZERO = frozenset({"skip", "val", "triples", "seed", "dropout", "warmup", "weight_decay", "threshold"})
+_MAY_BE_ZERO = frozenset(
+    {"skip", "val", "triples", "seed", "dropout", "warmup", "weight_decay", "threshold", "max_depth", "accept"}
+)
 
 
 @dataclass(frozen=True)

@@ -140,6 +140,8 @@ def test_settings_of_a_system_are_of_the_types_of_its_defaults():
     given = {"k": 3, "levels": ["triples"], "rank": False, "extract": "two"}
     assert checked_settings("cirag", given, "x") == {**given, "levels": ("triples",)}
     assert checked_settings("cirag", checked_settings("cirag", given, "x"), "x")["levels"] == ("triples",)
+    assert checked_settings("d2f_reag", {"max_depth": 0, "threshold": 0}, "x") == {"max_depth": 0, "threshold": 0.0}
+    assert checked_settings("metarag", {"accept": 0}, "x") == {"accept": 0.0}
     with pytest.raises(DataError, match=r'x k must be a positive integer, not "3"'):
         checked_settings("cirag", {"k": "3"}, "x")
     with pytest.raises(DataError, match="x k must be a positive integer, not null"):

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from cirag_dspy.cli import common, planning, reports, runs
+from cirag_dspy.errors import RunError
 
 
 def ablate(
@@ -80,6 +81,8 @@ def ablate(
     check_systems([system])
     held = saved.settings(system) if saved and system in saved.systems else {}
     own = settings_by_system([system], {}, overrides or [])[system]
+    if varied := [name for name in own if all(name in point for point in chosen.points.values())]:
+        raise RunError(f"--set {varied[0]}: {chosen.name} varies it, so that is never used; leave it out")
     variants = [
         replace(variant, settings=checked_settings(system, variant.settings, f"{variant.name}:"))
         for variant in chosen.variants(system, own)
@@ -91,6 +94,7 @@ def ablate(
         planning.student_base(saved, lm)
     if plot is not None:
         require_plot(plot)
+    common.require_aligner(aligner)
     benchmark = load_benchmark(
         dataset,
         split,

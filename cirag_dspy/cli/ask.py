@@ -15,7 +15,9 @@ from cirag_dspy.errors import RunError
 def ask(
     question: Annotated[str, typer.Argument(help="The question.")],
     index: Annotated[Path, typer.Option(help="Index folder made by `cirag-dspy index`.")],
-    system: Annotated[str | None, typer.Option(help="Such as kirag; default: the program's, else cirag.")] = None,
+    system: Annotated[
+        str | None, typer.Option(help="Any of eval's systems; default: the program's, else cirag.")
+    ] = None,
     program: common.Program = None,
     aligner: common.Aligner = None,
     lm: common.LM = None,

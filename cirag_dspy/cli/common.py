@@ -162,15 +162,19 @@ def read_program(folder: Path | None) -> Saved | None:
     return None if folder is None else Saved.read(folder)
 
 
+def require_aligner(folder: Path | None) -> None:
+    """Raise RunError if the folder that was named, if one was, holds no aligner."""
+    if folder is not None and not (folder / "modules.json").is_file():
+        raise RunError(f"{folder} holds no aligner (it has no modules.json); cirag-dspy align trains one")
+
+
 def use_aligner(index: CorpusIndex, folder: Path | None) -> None:
     """Let an aligner rank the triples of an index, if one was named."""
     from cirag_dspy.corpus.embedder import Embedder
 
-    if folder is None:
-        return
-    if not (folder / "modules.json").is_file():
-        raise RunError(f"{folder} holds no aligner (it has no modules.json); cirag-dspy align trains one")
-    index.use_ranker(Embedder(str(folder)))
+    require_aligner(folder)
+    if folder is not None:
+        index.use_ranker(Embedder(str(folder)))
 
 
 def extract_corpus(

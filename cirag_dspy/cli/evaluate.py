@@ -79,7 +79,7 @@ def evaluate(
     from cirag_dspy.benchmarks import load_benchmark
     from cirag_dspy.cli.knobs import settings_by_system
     from cirag_dspy.evaluate.corpus import slug
-    from cirag_dspy.evaluate.official import require_format, write_run
+    from cirag_dspy.evaluate.official import require_format, run_file, write_run
     from cirag_dspy.evaluate.report import summary_lines
     from cirag_dspy.evaluate.run import RunFolder
     from cirag_dspy.evaluate.variants import Variant, check_reference, check_systems
@@ -94,6 +94,7 @@ def evaluate(
     plan = planning.make_plan(variants, saved, extract=extract, calls=calls)
     if write_official is not None:
         require_format(dataset)
+    common.require_aligner(aligner)
     benchmark = load_benchmark(
         dataset,
         split,
@@ -116,6 +117,9 @@ def evaluate(
         folders = [RunFolder(out or Path("runs") / f"{dataset}-{one}-{slug(name)}") for one in systems]
     common.require_file(csv)
     common.require_file(markdown)
+    if write_official is not None:
+        for one in systems:
+            common.require_file(run_file(dataset, write_official, one))
     for folder in [] if resume else folders:
         folder.require_free()
     options = common.LMOptions(api_base, max_tokens, tries, timeout, cache=not no_cache)

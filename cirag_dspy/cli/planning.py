@@ -123,6 +123,8 @@ def _planned(variant: Variant, saved: Saved | None, extract: str | None, calls: 
     held = saved if saved is not None and variant.system in saved.systems else None
     knobs = {**(held.settings(variant.system) if held else {}), **variant.settings}
     needs_triples = "extract" in defaults
+    if variant.extract and not needs_triples:
+        raise RunError(f"{variant.name}: {variant.system} works on no triples, so there is nothing to extract")
     when = variant.extract or extract or (OFFLINE if several and needs_triples else ONLINE)
     if needs_triples:
         knobs["extract"] = calls if when in (ONLINE, OFFLINE) else None

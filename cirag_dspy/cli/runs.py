@@ -31,7 +31,7 @@ DataFile = Annotated[Path | None, typer.Option(help="One file of questions.")]
 Corpus = Annotated[Path | None, typer.Option(help="Passages to search; default: the paragraphs of the questions.")]
 Setting = Annotated[str, typer.Option(help="HotpotQA: distractor or fullwiki.")]
 Limit = Annotated[int | None, typer.Option(help="This many questions.")]
-Seed = Annotated[int | None, typer.Option(help="Draw them at random; default: the first ones.")]
+Seed = Annotated[int | None, typer.Option(min=0, help="Draw them at random; default: the first ones.")]
 Ids = Annotated[str | None, typer.Option(help="Question ids, separated by commas.")]
 Set = Annotated[
     list[str] | None,

@@ -31,7 +31,7 @@ from cirag_dspy.files import digest, read_json, write_json
 from cirag_dspy.lms.loading import pick_device, quiet_transformers
 from cirag_dspy.schema import Triple
 
-__all__ = ["AlignerSettings", "train_aligner"]
+__all__ = ["AlignerSettings", "require_room", "train_aligner"]
 
 RECORD = "training.json"
 OnStep = Callable[[int, int], None]
@@ -119,9 +119,16 @@ def _finished(out: Path, identity: dict[str, Any]) -> dict[str, Any] | None:
         if record.get("identity") == identity:
             return record
         raise RunError(f"{out} holds an aligner made of other data or settings; choose another folder")
+    require_room(out)
+    return None
+
+
+def require_room(out: Path) -> None:
+    """Raise RunError if something that is no aligner is where one is to be."""
+    if (out / RECORD).is_file():
+        return
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise RunError(f"{out} is there already, and is no aligner; choose another folder")
-    return None
 
 
 def _fit(

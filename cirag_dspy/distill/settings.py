@@ -96,6 +96,8 @@ class AlignerSettings:
     def __post_init__(self) -> None:
         positive = ("epochs", "batch_size", "learning_rate", "temperature", "negatives", "rows", "val", "n")
         _check(self, positive=positive, shares=("warmup", "val"))
+        if not 0 <= self.seed < 2**32:  # NumPy takes no other
+            raise RunError(f"seed must be at least 0 and below 2**32, not {self.seed}")
 
     def steps(self, rows: int) -> int:
         """Optimizer steps that so many rows take."""

@@ -12,6 +12,7 @@ from typing import Any
 from cirag_dspy.errors import DataError
 from cirag_dspy.evaluate.variants import Variant
 from cirag_dspy.systems import SYSTEMS
+from cirag_dspy.text import one_line
 
 # Beside settings of the system: when triples are extracted, and whether its LM is the student or the student's base.
 EXTRACT, STUDENT = "extract", "student"
@@ -98,7 +99,7 @@ def read_grid(path: Path) -> Grid:
         raise DataError(f"{path}: [product] {odd[0]} must be a list of values")
     if not isinstance(listed, list) or not all(isinstance(one, dict) and one.get("name") for one in listed):
         raise DataError(f"{path}: variants must be tables with a name each: write [[variants]]")
-    points = [*_product(product), *((str(one["name"]), _without_name(one)) for one in listed)]
+    points = [*_product(product), *((one_line(str(one["name"])), _without_name(one)) for one in listed)]
     names = [name for name, _ in points]
     if twice := [name for name in names if names.count(name) > 1]:
         raise DataError(f"{path}: two variants are named {twice[0]!r}")

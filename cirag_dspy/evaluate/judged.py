@@ -13,9 +13,9 @@ from cirag_dspy.evaluate.run import RunFolder, conclude
 from cirag_dspy.lms.meter import COUNTS, LMMeter
 from cirag_dspy.modules.ask import ask
 from cirag_dspy.modules.extract import FATAL
-from cirag_dspy.modules.judge import parse_verdict, verdict_problem
 from cirag_dspy.modules.reader import shorter
 from cirag_dspy.modules.threads import each_in_threads
+from cirag_dspy.modules.verdict import parse_yes_no, unclear
 from cirag_dspy.signatures import JudgeAnswer
 from cirag_dspy.text import one_line
 
@@ -37,10 +37,10 @@ class AnswerJudge(dspy.Module):
         reply = ask(
             self.judge,
             inputs,
-            check=lambda reply: verdict_problem(reply, "same"),
+            check=lambda reply: unclear(reply, "same"),
             shrink=lambda inputs: shorter(inputs, "predicted"),
         )
-        same = parse_verdict(reply["same"])
+        same = parse_yes_no(reply["same"])
         return dspy.Prediction(verdict="unreadable" if same is None else "yes" if same else "no")
 
 
@@ -89,6 +89,9 @@ def judge_run(
             return error
 
     with folder.writer() as write:
+        for row in todo:  # where this judge fails, another one's verdict must not stand for its own
+            if "judge" in row:
+                write({key: value for key, value in row.items() if key not in ("llm_acc", "judge")})
         for row, judged in each_in_threads(work, todo, threads):
             if isinstance(judged, LMError):
                 failures.append({"id": row["id"], "error": one_line(str(judged))[:500]})

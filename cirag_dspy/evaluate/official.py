@@ -42,6 +42,12 @@ def require_format(dataset: str) -> None:
         raise DataError(f"{dataset}: its authors define no prediction file ({', '.join(FORMATS)} have one)")
 
 
+def run_file(dataset: str, folder: Path, name: str) -> Path:
+    """Where ``write_run`` writes a run. Raises DataError if there is no file format for the data set."""
+    require_format(dataset)
+    return folder / f"{name}{FORMATS[dataset]}"
+
+
 def write_run(benchmark: Benchmark, rows: Iterable[Row], folder: Path, name: str) -> Path:
     """Write the rows of a run over a benchmark as ``folder/name``, with the ending of the data set's format.
 
@@ -51,10 +57,9 @@ def write_run(benchmark: Benchmark, rows: Iterable[Row], folder: Path, name: str
         DataError: There is no official file format for the data set.
         RunError: The file can't be written.
     """
-    require_format(benchmark.name)
+    path = run_file(benchmark.name, folder, name)
     by_id = {row["id"]: row for row in rows}
     found = [official_row(by_id[example.id], example) for example in benchmark.examples if example.id in by_id]
-    path = folder / f"{name}{FORMATS[benchmark.name]}"
     try:
         return write_official(benchmark.name, found, path)
     except OSError as error:

@@ -42,7 +42,8 @@ def draw(
 
     runs = comparison["runs"]
     places = list(range(len(runs))) if xs is None else list(xs)
-    with matplotlib.rc_context({"svg.hashsalt": "cirag-dspy"}):  # the same drawing is the same file
+    # The same drawing is the same file; a name is a name, whatever dollars are in it.
+    with matplotlib.rc_context({"svg.hashsalt": "cirag-dspy", "text.parse_math": False}):
         figure = Figure(figsize=(7, 4), layout="constrained")
         axes = figure.subplots()
         for score, name in (("f1", "F1"), ("em", "EM")):

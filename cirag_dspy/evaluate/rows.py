@@ -51,7 +51,7 @@ def answer_one(system: Any, example: dspy.Example) -> Row:
         "str_acc": 0.0 if error else string_accuracy(answer, example),
         "recall": _at(recall_at(passages, gold, RECALL_AT, missing=missing)) if with_gold else {},
         "all_recall": _at(all_recall_at(passages, gold, RECALL_AT, missing=missing)) if with_gold else {},
-        "answer_recall": {} if with_gold or error else _at(_answer_recall(system, passages, example.answers)),
+        "answer_recall": {} if with_gold else _at(_answer_recall(system, passages, example.answers)),
         "gold_passages": gold,
         "gold_missing": missing,
         "passages": passages[:KEPT_PASSAGES],

@@ -12,8 +12,9 @@ import dspy
 from cirag_dspy.modules.ask import Reply, ask
 from cirag_dspy.modules.reader import shorter
 from cirag_dspy.modules.reason import Reasoning
+from cirag_dspy.modules.verdict import parse_yes_no, unclear
 from cirag_dspy.signatures import CheckRelevance, JudgeReliability
-from cirag_dspy.text import is_refusal, one_line, words
+from cirag_dspy.text import is_refusal, one_line
 
 # The number that a text begins with, but for words that announce it: a score in prose is no score.
 _SCORE = re.compile(
@@ -23,8 +24,6 @@ _SCORE = re.compile(
     r"(?:\s*(?P<percent>%|percent\b)|\s*(?:/|out of|of)\s*(?P<scale>\d+(?:\.\d+)?))?",
     re.I,
 )
-_YES = frozenset({"yes", "true", "correct", "right", "relevant", "related", "same", "equivalent", "helps"})
-_NO = frozenset({"no", "not", "false", "incorrect", "wrong", "irrelevant", "unrelated", "different", "cannot"})
 
 
 class Reliability(dspy.Module):
@@ -65,10 +64,10 @@ class Relevance(dspy.Module):
         reply = ask(
             self.check,
             inputs,
-            check=lambda reply: verdict_problem(reply, "relevant"),
+            check=lambda reply: unclear(reply, "relevant"),
             shrink=lambda inputs: shorter(inputs, "finding"),
         )
-        return dspy.Prediction(relevant=parse_verdict(reply["relevant"]) is True)
+        return dspy.Prediction(relevant=parse_yes_no(reply["relevant"]) is True)
 
 
 def parse_score(text: str) -> float | None:
@@ -89,21 +88,6 @@ def parse_score(text: str) -> float | None:
     elif match["value"].isdigit() and re.match(r"[.)]?[^\S\n]*\w", text[match.end() :]):
         return None
     return value if 0 <= value <= 1 else None
-
-
-def parse_verdict(text: str) -> bool | None:
-    """Yes or no, as the first line of a text says by its first word for either; ``None`` where it says neither."""
-    first = next(filter(None, map(str.strip, text.splitlines())), "")
-    for word in words(re.sub(r"n['’]t\b", " not", first)):
-        if word in _YES or word in _NO:
-            return word in _YES
-    return None
-
-
-def verdict_problem(reply: Reply, name: str) -> str:
-    """What is wrong with a reply whose field ``name`` should say yes or no."""
-    unclear = parse_verdict(reply[name]) is None
-    return reply.problem or (f"{name} is neither yes nor no" if unclear else "")
 
 
 def _score_text(reply: Reply) -> str:

@@ -17,6 +17,7 @@ from cirag_dspy.text import one_line
 
 MOST_SUBPROBLEMS = 8
 _PAIRS = re.compile(r"[;\n]|[\])]\s*,\s*[\[(]|,\s*(?=\d+ depends)")
+_NEGATED = re.compile(r"n['’]t\b|\b(?:no|not|none|never|neither|independent)\b", re.I)
 _COUNTED = re.compile(r"^\s*\d{1,2}[.)]\s+(?!depend)(?=\D{0,15}\d)")
 
 
@@ -64,7 +65,7 @@ def parse_dependencies(text: str) -> list[tuple[int, int]]:
     pairs = []
     for piece in _PAIRS.split(text):
         numbers = [int(number) for number in re.findall(r"(?<![\w.])\d{1,2}(?!\w)", _COUNTED.sub("", piece))]
-        if parse_yes_no(piece) is not False:  # "1 does not depend on 2"
+        if not _NEGATED.search(piece):  # "1 does not depend on 2", but "2 cannot be answered without 1"
             pairs += [(numbers[0], other) for other in numbers[1:]]
     return pairs
 

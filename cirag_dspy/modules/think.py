@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import dspy
 
-from cirag_dspy.modules.ask import ask
+from cirag_dspy.modules.ask import Reply, ask
 from cirag_dspy.modules.knowledge import Knowledge
 from cirag_dspy.modules.reader import shorter
-from cirag_dspy.modules.verdict import parse_yes_no, unclear
 from cirag_dspy.signatures import ContinueReasoning
 from cirag_dspy.text import one_line
+
+# "Not enough is known" and "It can't be answered" mean yes here, so yes and no themselves count alone.
+_RETRIEVE = re.compile(r"\b(?:(yes|true)|no|false)\b", re.I)
 
 
 class Think(dspy.Module):
@@ -31,9 +34,18 @@ class Think(dspy.Module):
         reply = ask(
             self.think,
             inputs,
-            check=lambda reply: unclear(reply, "retrieve"),
+            check=_unclear,
             shrink=lambda inputs: shorter(inputs, "knowledge"),
         )
-        return dspy.Prediction(
-            thought=one_line(reply["thought"]), retrieve=parse_yes_no(reply["retrieve"]) is not False
-        )
+        return dspy.Prediction(thought=one_line(reply["thought"]), retrieve=_retrieve(reply) is not False)
+
+
+def _retrieve(reply: Reply) -> bool | None:
+    """Whether knowledge is missing, as the first line says; ``None`` where it doesn't."""
+    line = next(filter(None, map(str.strip, reply["retrieve"].splitlines())), "")
+    match = _RETRIEVE.search(line)
+    return None if match is None else bool(match[1])
+
+
+def _unclear(reply: Reply) -> str:
+    return reply.problem or ("retrieve is neither yes nor no" if _retrieve(reply) is None else "")

@@ -7,8 +7,15 @@ import re
 from cirag_dspy.modules.ask import Reply
 from cirag_dspy.text import words
 
-_YES = frozenset({"yes", "true", "sufficient", "enough", "correct"})
-_NO = frozenset({"no", "not", "false", "insufficient", "incorrect", "cannot", "none", "never"})
+_YES = frozenset(
+    {"yes", "true", "correct", "right", "sufficient", "enough", "relevant", "related", "same", "equivalent", "helps"}
+)
+_NO = frozenset(
+    {
+        *("no", "not", "false", "incorrect", "wrong", "insufficient", "irrelevant", "unrelated", "different"),
+        *("cannot", "none", "never"),
+    }
+)
 
 
 def parse_yes_no(text: str) -> bool | None:

@@ -85,6 +85,11 @@ def align(
         RunError: There is nothing to train on, or the folder holds something else.
         ModelError: A model can't be had.
     """
+    from cirag_dspy.distill.aligner import require_room, train_aligner
+    from cirag_dspy.lms.loading import pick_device
+
+    require_room(out)
+    pick_device(device)
     walks: list[Walk] = []
     failed = 0
     for trainset in trainsets:
@@ -92,8 +97,6 @@ def align(
         walks, failed = walks + found, failed + lost
     train, val = split(walks, settings.val, settings.seed)
     made = rows(train, negatives=settings.negatives, most=settings.rows, seed=settings.seed)
-    from cirag_dspy.distill.aligner import train_aligner
-
     with progress(settings.steps(len(made)), "step") as move:
         record = train_aligner(base, made, val, out, settings, device=device, on_step=move)
     steps = {"steps": sum(one.steps for one in walks), "stated": sum(one.stated for one in walks)}

@@ -15,6 +15,8 @@ from cirag_dspy.modules.search import SearchIndex
 from cirag_dspy.schema import Citation, Hop, Passage
 from cirag_dspy.text import is_refusal, match_key, one_line
 
+DEEPEST = 10
+
 
 class D2FReAG(dspy.Module):
     """Answers a question as it stands where that is reliable, and breaks it down only where it is not.
@@ -37,7 +39,7 @@ class D2FReAG(dspy.Module):
         index: What is searched; the module never builds it.
         k: Passages per question and sub-question.
         threshold: A reasoning is reliable if its score, 0 to 1, is strictly above it (theta).
-        max_depth: Levels of decomposition at most; 0 for none.
+        max_depth: Levels of decomposition at most; 0 for none, 10 at most.
         max_subquestions: Sub-questions asked per decomposition at most, with those that rewriting adds.
     """
 
@@ -54,6 +56,8 @@ class D2FReAG(dspy.Module):
         for name, value, least in (("k", k, 1), ("max_depth", max_depth, 0), ("max_subquestions", max_subquestions, 1)):
             if value < least:
                 raise ValueError(f"{name} must be at least {least}, not {value}")
+        if max_depth > DEEPEST:
+            raise ValueError(f"max_depth must be at most {DEEPEST}, not {max_depth}: every level multiplies the calls")
         if not 0 <= threshold <= 1:
             raise ValueError(f"threshold must be from 0 to 1, not {threshold}")
         self.index = index

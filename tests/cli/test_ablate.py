@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from cirag_dspy import artifact
+from cirag_dspy.evaluate.ablate import GRIDS
 from cirag_dspy.systems import build_system
 from tests.cli.conftest import good
 from tests.cli.test_evaluate import asked, assert_wrong, manifest
@@ -30,6 +31,13 @@ def test_granularity(inside, tmp_path):
         "ablate", "granularity", *DEMO, "--extract", "given", "--out", tmp_path / "run", "--resume", "--json"
     )
     assert inside.prompts == [] and list(json.loads(again.stdout)["comparison"]["runs"]) == names
+
+
+@pytest.mark.parametrize("grid", [name for name in GRIDS if name != "distillation"])  # which needs a student
+def test_every_named_grid_can_be_run(grid, inside):
+    done = inside("ablate", grid, *DEMO, "--dry-run", "--json")
+    assert done.exit_code == 0, done.stderr
+    assert list(json.loads(done.stdout)["answering_at_most"]) == list(GRIDS[grid].points)
 
 
 def test_extraction_pays_offline_first_or_online_as_it_goes(inside, tmp_path):
@@ -133,6 +141,9 @@ def test_dry_run(inside):
         (["hops", "--system", "magic"], "unknown system 'magic'"),
         (["hops", "--against", "max_hops=9"], "--against must be one of max_hops=1, max_hops=2, "),
         (["hops", "--plot", "x.gif"], "x.gif: a drawing ends in .svg, .png, .pdf"),
+        (["hops", "--set", "max_hops=2"], "--set max_hops: hops varies it, so that is never used; leave it out"),
+        (["extraction", "--system", "native_rag"], "offline: native_rag works on no triples, so there is nothing to"),
+        (["hops", "--aligner", "/nowhere"], "/nowhere holds no aligner (it has no modules.json)"),
         (["hops", "--set", "beams=2"], "system cirag has no setting beams; it has k, n, "),
     ],
 )

@@ -93,3 +93,18 @@ def test_align_and_use_it(tiny, cache, tmp_path):
     assert "ranker" in assert_one_line_error(plain)
     missing = cli(*run, *where, "--aligner", tmp_path, "--out", tmp_path / "other")
     assert "holds no aligner" in assert_one_line_error(missing)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--out", "full"], "full is there already, and is no aligner; choose another folder"),
+        (["--out", "x", "--device", "tpu"], "no device 'tpu': use cpu or cuda"),
+    ],
+)
+def test_what_can_not_be_trained_is_said_before_triples_are_paid_for(options, says, inside, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "notes.txt").write_text("mine")
+    done = inside("align", "--dataset", "demo", "--lm", "x", *options)
+    assert (done.exit_code, done.stderr) == (2, f"error: {says}\n") and inside.prompts == []

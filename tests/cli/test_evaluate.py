@@ -165,12 +165,19 @@ def test_settings_go_to_the_systems_that_have_them(inside, tmp_path):
         (["--against", "kirag"], "--against must be one of cirag, native_rag, not 'kirag'"),
         (["--csv", "/dev/null/x.csv"], "/dev/null/x.csv can't be written: File exists"),
         (["--markdown", "/tmp"], "/tmp can't be written; name another file"),
+        (["--write-official", "/dev/null"], "/dev/null/cirag.json can't be written: File exists"),
+        (["--aligner", "/nowhere"], "/nowhere holds no aligner (it has no modules.json)"),
         (["--calls", "three"], "--calls must be one or two, not 'three'"),
     ],
 )
 def test_wrong_use(arguments, says, inside, tmp_path):
     assert_wrong(inside(*BOTH, *arguments, "--out", tmp_path / "run"), says)
     assert inside.prompts == [] and not (tmp_path / "run").exists()
+
+
+def test_a_seed_is_not_negative(inside, tmp_path):
+    done = inside(*BOTH, "--seed", "-1", "--out", tmp_path / "run")
+    assert done.exit_code == 2 and "--seed" in done.stderr and inside.prompts == []
 
 
 def test_reports(inside, tmp_path):

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from cirag_dspy.distill.settings import LoraSettings
+from cirag_dspy.distill.settings import AlignerSettings, LoraSettings
 from cirag_dspy.errors import RunError
 
 
@@ -61,3 +61,9 @@ def test_given_values_over_the_defaults():
 def test_settings_need_nothing_heavy():
     code = "import sys, cirag_dspy.distill.settings; sys.exit(bool({'torch', 'peft', 'dspy'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32])
+def test_an_aligner_s_seed_is_one_of_numpy_s(seed):
+    with pytest.raises(RunError, match=r"seed must be at least 0 and below 2\*\*32, not"):
+        AlignerSettings(seed=seed)

@@ -52,6 +52,10 @@ def test_a_file(tmp_path):
     assert grid.reference(settings_of("cirag")) == "n=10, levels=triples"
 
 
+def test_names_are_one_line(tmp_path):
+    assert list(read(tmp_path, '[[variants]]\nname = "few\\nfacts"\nn = 3\n').points) == ["few facts"]
+
+
 def test_what_lies_on_the_x_axis(tmp_path):
     assert read(tmp_path, "product.n = [1, 2]").xs == [1, 2]
     assert read(tmp_path, "product.n = [1, 2]\nproduct.k = [1]").xs is None

@@ -93,6 +93,14 @@ def test_another_judge_judges_anew(folder):
     assert summary["llm_acc"] == pytest.approx(1 / 7, abs=1e-4)
 
 
+def test_no_verdict_of_another_judge_stands_where_this_one_fails(folder):
+    judged(folder, said)
+    summary, failures, _ = judged(folder, lambda messages: ServerError("down"), "stricter/lm")
+    assert len(failures) == 4
+    assert {row["judge"]["lm"] for row in folder.rows() if "judge" in row} == {"stricter/lm"}
+    assert summary["judging"]["judged"] == 3
+
+
 def test_a_question_that_is_asked_again_is_judged_again(folder):
     judged(folder, said)
     run(System({**ANSWERS, "broken": "Rome"}), EXAMPLES, folder, MANIFEST, resume=True)

@@ -31,6 +31,13 @@ def test_what_is_drawn(tmp_path):
         assert (tmp_path / f"a.{ending}").stat().st_size > 1000
 
 
+def test_a_name_is_no_formula(tmp_path):
+    pytest.importorskip("matplotlib")
+    runs = {"$x^$": {"scores": {"em": score(0.1), "f1": score(0.2)}}}
+    draw({"runs": runs}, tmp_path / "a.svg", title="$\\foo$")
+    assert all(f"<!-- {text} -->" in (tmp_path / "a.svg").read_text() for text in ("$x^$", "$\\foo$"))
+
+
 def test_what_can_not_be_drawn(tmp_path):
     with pytest.raises(RunError, match=r"x.jpeg: a drawing ends in .svg, .png, .pdf"):
         require_plot(tmp_path / "x.jpeg")

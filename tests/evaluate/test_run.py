@@ -88,6 +88,12 @@ def test_open_domain_questions_are_scored_by_the_answer_in_a_passage(tmp_path):
     assert summary["answer_recall"]["@2"] == 0.5 and summary["recall"] == {}
 
 
+def test_a_failed_open_domain_question_found_nothing(tmp_path):
+    examples = [example("1", "a", gold=())]
+    summary = run(System({"a": RuntimeError("boom")}), examples, RunFolder(tmp_path / "run"), MANIFEST)
+    assert summary["answer_recall"]["@2"] == 0  # as its recall would be, and not left out of the mean
+
+
 def test_failures_are_rows_apart_and_are_asked_again(tmp_path):
     folder = RunFolder(tmp_path / "run")
     examples = [example(str(number), f"q{number}") for number in range(20)]

@@ -1,9 +1,9 @@
-"""Scores and verdicts as LMs write them, and the gate that fails closed."""
+"""Scores as LMs write them, and the gate that fails closed."""
 
 import dspy
 import pytest
 
-from cirag_dspy.modules.judge import Relevance, Reliability, parse_score, parse_verdict
+from cirag_dspy.modules.judge import Relevance, Reliability, parse_score
 from cirag_dspy.modules.reason import Reasoning
 from tests.fakes import fields_of, scripted_lm
 
@@ -76,35 +76,6 @@ def test_scores_are_read(text, score):
 )
 def test_what_is_no_score(text):
     assert parse_score(text) is None
-
-
-@pytest.mark.parametrize(
-    ("text", "verdict"),
-    [
-        ("yes", True),
-        ("Yes, it names the director.", True),
-        ("**Yes**", True),
-        ("relevant", True),
-        ("It is relevant.", True),
-        ("The same person", True),
-        ("true", True),
-        ("no", False),
-        ("No. Yes would be wrong.", False),
-        ("irrelevant", False),
-        ("It is not relevant.", False),
-        ("It isn't relevant", False),
-        ("It isn’t relevant", False),
-        ("They don't mean the same", False),
-        ("A different person", False),
-        ("\nno\nyes", False),
-        ("", None),
-        ("unclear", None),
-        ("Yesterday", None),
-        ("maybe\nyes", None),
-    ],
-)
-def test_verdicts(text, verdict):
-    assert parse_verdict(text) is verdict
 
 
 def judge(*replies, reasoning=REASONING):

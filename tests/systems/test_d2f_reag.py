@@ -509,6 +509,7 @@ def test_many_questions_at_once(index):
     [
         ({"k": 0}, "k must be at least 1, not 0"),
         ({"max_depth": -1}, "max_depth must be at least 0, not -1"),
+        ({"max_depth": 11}, "max_depth must be at most 10, not 11"),
         ({"max_subquestions": 0}, "max_subquestions must be at least 1, not 0"),
         ({"threshold": 1.1}, "threshold must be from 0 to 1, not 1.1"),
         ({"threshold": -0.1}, "threshold must be from 0 to 1, not -0.1"),
