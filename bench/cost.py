@@ -1,8 +1,7 @@
 """What indexing and asking cost, counted by a server: the passages and questions of ``shared/peers.md``.
 
-The LM is a scripted OpenAI-compatible server on loopback that answers extraction with gpt-3.5's triples, integration
-with the facts that hold the next sub-answer, and the gate with the gold answer; it counts every request. Tokens are
-cl100k.
+The LM is the one of ``bench.scripted`` behind an OpenAI-compatible server on loopback, which counts every request.
+Tokens are cl100k.
 
     python -m bench.cost [--passages 200] [--data ../shared/data]
 """
@@ -19,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -28,45 +28,15 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import dspy
 from dspy.utils.callback import BaseCallback
 
+from bench.scripted import Reply, Script
 from cirag_dspy.corpus.embedder import Embedder
 from cirag_dspy.corpus.index import CorpusIndex
 from cirag_dspy.evaluate.manifest import machine, versions
 from cirag_dspy.systems import build_system
-from cirag_dspy.text import match_key, one_line
-from tests.fakes import fields_of, openai_server
+from cirag_dspy.text import one_line
+from tests.fakes import openai_server
 
 REMEMBERED_QUERIES = 64
-
-
-class Script:
-    """The scripted LM."""
-
-    def __init__(self, openie: list[dict], questions: list[dict]) -> None:
-        self.extractions = {one_line(row["text"]): row for row in openie}
-        self.questions = {one_line(row["question"]): row for row in questions}
-
-    def __call__(self, messages: list[dict[str, str]]) -> str:
-        """The reply to a prompt."""
-        fields = fields_of(messages[-1]["content"])
-        if "triples:" in messages[0]["content"]:
-            row = self.extractions[fields["passage"]]
-            lines = [" | ".join(triple) for triple in row["triples"] if len(triple) == 3]
-            return f"entities: {'; '.join(row['entities'])}\ntriples:\n" + "\n".join(lines or ["none"])
-        row = self.questions[fields["question"]]
-        if "facts" not in fields:
-            return f"thought: The evidence answers it.\nanswer: {row['answer']}"
-        steps = row["question_decomposition"]
-        turn = sum(message["role"] == "assistant" for message in messages)
-        wanted = match_key(steps[turn]["answer"])
-        facts = [line.split(". ", 1) for line in fields["facts"].splitlines()]
-        core = [number for number, fact in facts if wanted in match_key(fact)][:3] or ["1"]
-        following = "none"
-        if turn + 1 < len(steps):
-            following = steps[turn + 1]["question"]
-            for place, step in enumerate(steps, 1):
-                following = following.replace(f"#{place}", step["answer"])
-        thought = f"{steps[turn]['question']} {steps[turn]['answer']}."
-        return f"thought: {thought}\ncore: {', '.join(core)}\nnext_query: {following}"
 
 
 class Server:
@@ -83,16 +53,20 @@ class Server:
         self.pipe.send("count")
         return self.pipe.recv()
 
-    def take(self) -> list[dict]:
-        """The requests since the last ``take``."""
+    def take(self) -> tuple[list[dict], list[str]]:
+        """The requests since the last ``take``, and the replies in the order in which they were made."""
         self.pipe.send("take")
         return self.pipe.recv()
 
 
 def _serve(script: Script, seconds: float, pipe: Connection) -> None:
-    def reply(messages: list[dict[str, str]]) -> str:
+    replies: list[str] = []
+
+    def reply(messages: list[dict[str, str]]) -> Reply:
         time.sleep(seconds)
-        return script(messages)
+        answer = script(messages)
+        replies.append(answer if isinstance(answer, str) else "".join(token for token, _ in answer))
+        return answer
 
     with openai_server(reply) as (address, requests):
         pipe.send(address)
@@ -100,8 +74,9 @@ def _serve(script: Script, seconds: float, pipe: Connection) -> None:
             if pipe.recv() == "count":
                 pipe.send(len(requests))
             else:
-                pipe.send(list(requests))
+                pipe.send((list(requests), list(replies)))
                 requests.clear()
+                replies.clear()
 
 
 class Waiting(BaseCallback):
@@ -146,6 +121,13 @@ def load(data: Path, count: int) -> tuple[list[dict], list[dict]]:
     return openie, questions[:10]
 
 
+def write_corpus(openie: list[dict], folder: Path) -> Path:
+    """The file of the passages."""
+    corpus = folder / "corpus.jsonl"
+    corpus.write_text("\n".join(json.dumps({"title": row["title"], "text": row["text"]}) for row in openie))
+    return corpus
+
+
 def run_index(corpus: Path, out: Path, address: str) -> float:
     """Seconds that ``cirag-dspy index`` takes, imports included."""
     started = time.perf_counter()
@@ -177,7 +159,7 @@ def killed_half_way(corpus: Path, out: Path, server: Server, half: int) -> int:
     process.kill()
     process.wait()
     run_index(corpus, out, server.address)
-    return len(server.take())
+    return len(server.take()[0])
 
 
 def main() -> None:
@@ -189,13 +171,12 @@ def main() -> None:
     openie, questions = load(options.data, options.passages)
     script = Script(openie, questions)
     work = Path(tempfile.mkdtemp())
-    corpus = work / "corpus.jsonl"
-    corpus.write_text("\n".join(json.dumps({"title": row["title"], "text": row["text"]}) for row in openie))
+    corpus = write_corpus(openie, work)
     server, slow = Server(script), Server(script, seconds=0.02)
     seconds = run_index(corpus, work / "index", server.address)
-    first = server.take()
+    first, _ = server.take()
     run_index(corpus, work / "index", server.address)
-    second = len(server.take())
+    second = len(server.take()[0])
     total = killed_half_way(corpus, work / "killed", slow, len(first) // 2)
     with CorpusIndex.open(work / "index", Embedder()) as index:
         counts, passages = index.counts(), len(index)
@@ -223,38 +204,63 @@ def main() -> None:
     print(json.dumps(result, indent=1))
 
 
-def ask(index: CorpusIndex, questions: list[dict], server: Server) -> dict:
-    """Calls, tokens and own overhead of each system on the questions."""
+@dataclass(frozen=True)
+class Answered:
+    """What one question took: requests, their tokens and those of the replies, seconds outside of LM calls."""
+
+    question: dict
+    calls: int
+    prompt_tokens: int
+    completion_tokens: int
+    own: float
+    prediction: dspy.Prediction
+
+    @property
+    def right(self) -> bool:
+        """Whether the answer is the gold one."""
+        return self.prediction.answer == self.question["answer"]
+
+
+def answer(name: str, index: CorpusIndex, questions: list[dict], server: Server) -> list[Answered]:
+    """Ask a system the questions, one after the other."""
     lm = dspy.LM("openai/scripted", api_base=server.address, api_key="none", cache=False, max_tokens=512)
+    program = build_system(name, index)
+    with dspy.context(lm=lm):
+        program(question=questions[0]["question"])  # imports, connections
+    for number in range(REMEMBERED_QUERIES):
+        index.embedder.encode_query(f"warm up {number}")  # no query of a question is remembered
+    rows = []
+    for question in questions:
+        server.take()
+        waiting = Waiting()
+        started = time.perf_counter()
+        with dspy.context(lm=lm, callbacks=[waiting]):
+            prediction = program(question=question["question"])
+        own = time.perf_counter() - started - waiting.total
+        requests, replies = server.take()
+        spoken = sum(map(cl100k, replies))
+        rows.append(Answered(question, len(requests), prompt_tokens(requests), spoken, own, prediction))
+    return rows
+
+
+def ask(index: CorpusIndex, questions: list[dict], server: Server) -> dict:
+    """Calls, tokens and own overhead of the package's system and of plain RAG on the questions."""
     found = {}
     for name in ("cirag", "native_rag"):
-        program = build_system(name, index)
-        with dspy.context(lm=lm):
-            program(question=questions[0]["question"])  # imports, connections
-        for number in range(REMEMBERED_QUERIES):
-            index.embedder.encode_query(f"warm up {number}")  # no query of a question is remembered
-        rows = []
-        for row in questions:
-            server.take()
-            waiting = Waiting()
-            started = time.perf_counter()
-            with dspy.context(lm=lm, callbacks=[waiting]):
-                prediction = program(question=row["question"])
-            own = time.perf_counter() - started - waiting.total
-            hops, requests = len(prediction.hops), server.take()
-            rows.append((len(requests), prompt_tokens(requests), own, hops, prediction))
-        two_hop = [row for row, question in zip(rows, questions, strict=True) if question["id"].startswith("2hop")]
+        rows = answer(name, index, questions, server)
+        two_hop = [row for row in rows if row.question["id"].startswith("2hop")]
         found[name] = {
             "questions": len(rows),
-            "calls": statistics.mean(row[0] for row in rows),
-            "calls_over_hops": statistics.mean(row[0] - row[3] for row in rows),
-            "prompt_tokens": round(statistics.mean(row[1] for row in rows)),
-            "prompt_tokens_two_hop_max": max((row[1] for row in two_hop), default=0),
-            "own_overhead_ms_median": round(1000 * statistics.median(row[2] for row in rows), 1),
-            "own_overhead_ms_median_two_hop": round(1000 * statistics.median(row[2] for row in two_hop), 1),
-            "levels": sorted({row[4].level for row in rows}),
-            "right": sum(row[4].answer == question["answer"] for row, question in zip(rows, questions, strict=True)),
-            "citations": round(statistics.mean(len(row[4].citations) for row in rows), 1),
+            "calls": statistics.mean(row.calls for row in rows),
+            "calls_over_hops": statistics.mean(row.calls - len(row.prediction.hops) for row in rows),
+            "prompt_tokens": round(statistics.mean(row.prompt_tokens for row in rows)),
+            "prompt_tokens_two_hop_max": max((row.prompt_tokens for row in two_hop), default=0),
+            "completion_tokens": round(statistics.mean(row.completion_tokens for row in rows)),
+            "own_overhead_ms_median": round(1000 * statistics.median(row.own for row in rows), 1),
+            "own_overhead_ms_median_two_hop": round(1000 * statistics.median(row.own for row in two_hop), 1),
+            "levels": sorted({row.prediction.level for row in rows}),
+            "right": sum(row.right for row in rows),
+            "citations": round(statistics.mean(len(row.prediction.citations) for row in rows), 1),
         }
     return found
 

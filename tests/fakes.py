@@ -38,8 +38,7 @@ class ScriptedEngine:
             answer = self.reply(messages)
         if isinstance(answer, Exception):
             raise answer
-        scored = answer if isinstance(answer, list) else []
-        answer = "".join(token for token, _ in scored) if scored else answer
+        answer, scored = _spoken(answer)
         text, reason = answer if isinstance(answer, tuple) else (answer, "stop")
         asked = request.config.logprobs is not None
         count = sum(len(message["content"]) for message in messages) // 4
@@ -54,6 +53,11 @@ class ScriptedEngine:
 
     def __deepcopy__(self, memo):
         return self
+
+
+def _spoken(answer):
+    """A reply, and its tokens with their probabilities where it is made of such pairs."""
+    return ("".join(token for token, _ in answer), answer) if isinstance(answer, list) else (answer, [])
 
 
 def _text(system) -> str:
@@ -119,10 +123,12 @@ class WordEncoder:
 
 @contextmanager
 def openai_server(
-    reply: Callable[[Messages], str], status: Callable[[int], tuple[int, dict[str, str]]] = lambda n: (200, {})
+    reply: Callable[[Messages], str | list[tuple[str, float]]],
+    status: Callable[[int], tuple[int, dict[str, str]]] = lambda n: (200, {}),
 ):
     """An OpenAI-compatible chat server on loopback; yields (address, list of request bodies).
 
+    A reply is a text, or the (token, probability) pairs of one, which are told to who asks for ``logprobs``.
     ``status(n)`` gives the HTTP status and headers of the n-th request (from 1).
     """
     requests: list[dict] = []
@@ -139,14 +145,21 @@ def openai_server(
                 number = len(requests)
             code, headers = status(number)
             if code == 200:
-                text = reply(body["messages"])
+                text, scored = _spoken(reply(body["messages"]))
+                logs = [{"token": token, "logprob": math.log(p), "top_logprobs": []} for token, p in scored]
+                told = {"logprobs": {"content": logs}} if scored and body.get("logprobs") else {}
                 payload = {
                     "id": "x",
                     "object": "chat.completion",
                     "created": 0,
                     "model": body["model"],
                     "choices": [
-                        {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
+                        {
+                            "index": 0,
+                            "finish_reason": "stop",
+                            "message": {"role": "assistant", "content": text},
+                            **told,
+                        }
                     ],
                     "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15},
                 }

@@ -36,12 +36,22 @@ class RoleLM:
         return [fields for name, fields in self.calls if name == role]
 
     def __call__(self, messages):
-        system, user = messages[0]["content"], messages[-1]["content"]
-        role = next(name for name, role in ROLES.items() if system.startswith(role.instructions.strip()))
-        names = "|".join([*ROLES[role].input_fields, "problem"])
-        pieces = re.split(rf"^({names}):[ \n]?", user, flags=re.M)
-        self.calls.append((role, {name: text.strip() for name, text in zip(pieces[1::2], pieces[2::2], strict=True)}))
+        role, turns = read_prompt(messages)
+        self.calls.append((role, turns[-1]))
         return next(self.replies[role])
+
+
+def read_prompt(messages):
+    """The role that a prompt is for, and the fields of each turn, those of its reply among them."""
+    role = next(name for name, role in ROLES.items() if messages[0]["content"].startswith(role.instructions.strip()))
+    names = "|".join([*ROLES[role].fields, "problem"])
+    turns = []
+    for message in messages[1:]:
+        pieces = re.split(rf"^({names}):[ \n]?", message["content"], flags=re.M)
+        fields = {name: text.strip() for name, text in zip(pieces[1::2], pieces[2::2], strict=True)}
+        turns += [fields] if message["role"] == "user" else []
+        turns[-1].update(fields)
+    return role, turns
 
 
 @contextmanager
