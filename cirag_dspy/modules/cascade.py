@@ -20,13 +20,14 @@ class Cascade(dspy.Module):
     """Answers from the least evidence that suffices.
 
     The levels are tried in order; the first answer that is no refusal wins (equation 6). The gate fails closed: a reply
-    that can't be read counts as a refusal. If all refuse, a reader gives its best answer from the passages, and the
-    level is ``default``.
+    that can't be read counts as a refusal. If all refuse, what they need may be in a passage that gave no core triple:
+    a reader gives its best answer from theirs and the best retrieved ones, and the level is ``default``.
 
     Args:
         index: Where sentences and passages are looked up.
         levels: The levels to try, of ``triples``, ``sentences`` and ``passages``.
-        fallback_passages: How many retrieved passages stand in where no core triple names one.
+        fallback_passages: With how many passages retrieved ones fill up, where no core triple names one and where all
+            levels refuse.
     """
 
     def __init__(self, index: SearchIndex, *, levels: Sequence[Level] = LEVELS, fallback_passages: int = 5) -> None:
@@ -48,7 +49,7 @@ class Cascade(dspy.Module):
         Args:
             question: The question.
             evidence: The evidence pool.
-            retrieved: Ids of the passages retrieved, best first; used where the evidence names none.
+            retrieved: Ids of the passages retrieved, best first.
 
         Returns:
             A prediction with ``answer``, ``level``, ``thought``, ``context`` (ids of the passages the answer was read
@@ -68,6 +69,7 @@ class Cascade(dspy.Module):
                 thought = one_line(reply["thought"])
                 return dspy.Prediction(answer=answer, level=level, thought=thought, context=ids, refused=refused)
             refused.append(level)
+        ids = list(dict.fromkeys([*ids, *retrieved]))[: max(len(ids), self.fallback_passages)]
         passages = list(self.index.passages(ids).values())
         answer = self.default(question=question, passages=passages).answer if passages else ""
         return dspy.Prediction(answer=answer, level="default", thought="", context=ids, refused=refused)

@@ -151,9 +151,12 @@ def test_passages_when_sentences_do_not_suffice(filled):
 
 def test_default_when_all_refuse(filled):
     gold = GoldLM([DIRECTED], ["none"], "1950", sufficient=lambda evidence: False)
-    prediction, _ = ask(filled, gold, "Who directed the film Harbor Song?")
+    prediction, engine = ask(filled, gold, "Who directed the film Harbor Song?")
     assert (prediction.answer, prediction.level) == ("1950", "default")
     assert gold.calls[1:] == ["refuse", "refuse", "refuse", "forced answer"]
+    sufficing, forced = (prompt[-1]["content"] for prompt in engine.prompts[-2:])
+    assert "Harbor Light: " not in sufficing  # it was retrieved, and no core triple is its
+    assert forced.index("Harbor Song: ") < forced.index("Harbor Light: ")
 
 
 def test_the_gate_fails_closed(filled):
