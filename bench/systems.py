@@ -63,8 +63,8 @@ def wrong(rows: Sequence[Answered]) -> dict[str, str]:
 
 
 def peers(path: Path) -> Iterator[list[str]]:
-    """The rows of the table of asking in ``shared/peers.md``."""
-    _, _, rest = path.read_text(encoding="utf-8").partition(PEERS)
+    """The rows of the table of asking in ``shared/peers.md``; none where that is not at hand."""
+    _, _, rest = (path.read_text(encoding="utf-8") if path.is_file() else "").partition(PEERS)
     for line in rest.split("\n\n")[0].splitlines()[2:]:
         yield [cell.strip() for cell in line.strip("| ").split("|")]
 
@@ -82,9 +82,8 @@ def table(found: Mapping[str, Mapping[str, float]], given: Iterator[list[str]]) 
             f"| {row['own_overhead_ms_median']} | {row['right']} of {row['questions']} "
             f"| {row['cited']}, {row['ranked']} |"
         )
-    yield "| *given, not measured here (shared/peers.md):* | | | | | | |"
     for name, calls, prompt, completion, own, sources in given:
-        yield f"| {name} | {calls} | {prompt} | {completion} | {own} | not measured | {sources} |"
+        yield f"| {name} (given: shared/peers.md) | {calls} | {prompt} | {completion} | {own} | not measured | {sources} |"
 
 
 if __name__ == "__main__":
