@@ -83,7 +83,7 @@ def table(found: Mapping[str, Mapping[str, float]], given: Iterator[list[str]]) 
             f"| {row['cited']}, {row['ranked']} |"
         )
     for name, calls, prompt, completion, own, sources in given:
-        yield f"| {name} (given: shared/peers.md) | {calls} | {prompt} | {completion} | {own} | not measured | {sources} |"
+        yield f"| {name} (given, peers.md) | {calls} | {prompt} | {completion} | {own} | not measured | {sources} |"
 
 
 if __name__ == "__main__":
