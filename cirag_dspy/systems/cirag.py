@@ -31,6 +31,10 @@ class CIRAGModule(dspy.Module):
         max_hops: Hops at most (L).
         levels: Granularities of the cascade, of ``triples``, ``sentences`` and ``passages``.
         rank: Whether the retriever ranks the candidates.
+        min_hops: Hops at least, as long as there is something new to show. Where the integrator asks for nothing
+            before, the next hop searches with the question and the tail of the last core triple, and shows only what is
+            new.
+            1 is the paper's; more is meant for small models, which stop too early.
         core: How the integrator names the candidates that it keeps: by their ``"numbers"``, after a thought, or by
             their ``"text"``, copied, which is meant for small models.
         extract: How triples of passages without any are extracted at query time: in ``"one"`` call a passage, in
@@ -47,18 +51,20 @@ class CIRAGModule(dspy.Module):
         max_hops: int = 4,
         levels: Sequence[Level] = LEVELS,
         rank: bool = True,
+        min_hops: int = 1,
         core: Literal["numbers", "text"] = "numbers",
         extract: Literal["one", "two"] | None = "one",
         threads: int = 8,
     ) -> None:
         super().__init__()
-        for name, value in (("k", k), ("n", n), ("max_hops", max_hops), ("threads", threads)):
+        for name, value in (("k", k), ("n", n), ("max_hops", max_hops), ("min_hops", min_hops), ("threads", threads)):
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, not {value}")
         if core not in ("numbers", "text"):
             raise ValueError(f"core must be numbers or text, not {core}")
         self.index = index
         self.max_hops = max_hops
+        self.min_hops = min_hops
         extractor = Extract(extract) if extract else None
         self.construct = Construct(index, extractor, k=k, n=n, rank=rank, threads=threads)
         self.integration = Integration(core)
@@ -95,14 +101,16 @@ class CIRAGModule(dspy.Module):
         retrieved: list[list[str]] = []
         shown: set[Triple] = set()
         asked = {match_key(question)}
-        query = question
+        query, hide = question, frozenset[Triple]()
         while True:
-            built = self.construct(query=query, exclude=evidence.triples)
+            built = self.construct(query=query, exclude=hide.union(evidence.triples))
             retrieved.append(built.passages)
             if not built.candidates:
                 return evidence, hops, retrieved, "nothing_new"
             step = self.integration(question=question, query=query, candidates=built.candidates, hops=hops)
             evidence.add(step.core)
+            insisting = not (step.next_query or step.error) and len(hops) + 1 < min(self.min_hops, self.max_hops)
+            next_query = _onward(question, evidence) if insisting else step.next_query
             hops.append(
                 Hop(
                     query=query,
@@ -110,11 +118,11 @@ class CIRAGModule(dspy.Module):
                     candidates=tuple(built.candidates),
                     thought=step.thought,
                     core=tuple(step.core),
-                    next_query=step.next_query,
+                    next_query=next_query,
                     error=step.error,
                 )
             )
-            query = step.next_query
+            query = next_query
             if step.error:
                 return evidence, hops, retrieved, "unreadable"
             if not query:
@@ -123,7 +131,8 @@ class CIRAGModule(dspy.Module):
             if not step.core and shown.issuperset(built.candidates):
                 return evidence, hops, retrieved, "nothing_new"
             shown.update(built.candidates)
-            if match_key(query) in asked:
+            hide = frozenset(shown) if insisting else frozenset()
+            if match_key(query) in asked and not insisting:
                 return evidence, hops, retrieved, "repeated_query"
             if len(hops) == self.max_hops:
                 return evidence, hops, retrieved, "max_hops"
@@ -136,6 +145,11 @@ class CIRAGModule(dspy.Module):
         if answered.level in ("passages", "default"):
             citations += cite_answer(answered.answer, list(context.values()))
         return list(dict.fromkeys(citations))
+
+
+def _onward(question: str, evidence: Evidence) -> str:
+    """A query where there is none: the question, and the name that the evidence has come to."""
+    return f"{question} {one_line(evidence.triples[-1].tail)}" if evidence.triples else question
 
 
 def _ranked(evidence: Evidence, retrieved: Sequence[Sequence[str]]) -> list[str]:

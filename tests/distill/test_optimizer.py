@@ -60,7 +60,9 @@ def test_a_program_comes_out_with_a_trained_student(index, tmp_path, tiny_folder
     asked = len(engine.prompts)
     again = optimizer(tmp_path, tiny_folder, extracted=given).compile(program, trainset=[example()])
     assert again.distilled["lm"] == compiled.distilled["lm"]
-    assert len(engine.prompts) == asked + 3  # with other evidence; the trajectory is on file, and the adapter is up to date
+    assert (
+        len(engine.prompts) == asked + 3
+    )  # with other evidence; the trajectory is on file, and the adapter is up to date
 
 
 def test_full_prompts_on_request(index, tmp_path, tiny_folder):  # noqa: F811

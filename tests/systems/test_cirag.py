@@ -213,6 +213,28 @@ def test_stops_at_max_hops(filled):
     assert (prediction.stopped, len(prediction.hops)) == ("max_hops", 2)
 
 
+def test_goes_on_where_too_little_is_asked_for(filled):
+    """Two hops at least: the second searches with what the first kept, and shows what was not shown."""
+    question = "Who directed Harbor Song, and born where?"
+    gold = GoldLM([DIRECTED, BORN], ["none", "none"], "Velden")
+    prediction, _ = ask(filled, gold, question, min_hops=2)
+    insisted = f"{question} Ada Brook"
+    assert gold.calls == [f"integrate {question}", f"integrate {insisted}", "answer"]
+    assert (prediction.answer, prediction.stopped) == ("Velden", "no_query")
+    first, second = prediction.hops
+    assert first.next_query == second.query == insisted and second.next_query == ""
+    assert not set(first.candidates) & set(second.candidates)
+
+
+@pytest.mark.parametrize(("knobs", "hops"), [({"min_hops": 9, "max_hops": 2}, 2), ({"min_hops": 9, "max_hops": 9}, 3)])
+def test_going_on_ends(filled, knobs, hops):
+    """At L hops, or when everything was shown: ten facts in all, four a hop."""
+    prediction, _ = ask(filled, GoldLM([], ["none"] * 9, "x"), "Harbor Song", k=5, **knobs)
+    assert (len(prediction.hops), prediction.stopped) == (hops, "no_query" if hops == 2 else "nothing_new")
+    shown = [triple for hop in prediction.hops for triple in hop.candidates]
+    assert len(shown) == len(set(shown))
+
+
 def test_garbage_at_a_hop_keeps_the_evidence_before_it(filled):
     gold = GoldLM([DIRECTED], ["Ada Brook was born in"], "Ada Brook")
     garbage = []
