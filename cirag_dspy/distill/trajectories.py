@@ -5,6 +5,7 @@ One line of JSON a question, written as it finishes; a second run reads them and
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import os
@@ -91,6 +92,11 @@ def collect(
     manifest = json.loads(json.dumps({**(manifest or {}), "threshold": threshold}))
     done = _resume(file, manifest)
     todo = [e for e in examples if e.id not in done or done[e.id].question != e.question]
+    if (
+        getattr(program, "min_hops", 1) > 1
+    ):  # a teacher that asks for nothing has all it needs
+        program = copy.copy(program)
+        program.min_hops = 1
 
     def work(example: dspy.Example) -> Trajectory:
         return trajectory_of(program, example, metric, threshold)

@@ -72,6 +72,13 @@ def test_every_hop_is_kept_under_the_predictor_that_made_it(index, tmp_path):
     assert trajectory.calls[3].outputs == {"thought": "t", "answer": "the river Ree"}
 
 
+def test_a_teacher_is_taken_at_its_word_when_it_asks_for_nothing(index, tmp_path):
+    _, once = gathered(index, tmp_path)
+    insistent, _ = teacher(index, min_hops=4)
+    assert collect(insistent, [example()], tmp_path / "4.jsonl", metric=exact) == once
+    assert insistent.min_hops == 4
+
+
 def test_rows_of_a_three_hop_trajectory(index, tmp_path):
     """One conversation with three decisions, one answer: exactly what the program sends, and the replies."""
     program, trajectories = gathered(index, tmp_path)
