@@ -92,9 +92,7 @@ def collect(
     manifest = json.loads(json.dumps({**(manifest or {}), "threshold": threshold}))
     done = _resume(file, manifest)
     todo = [e for e in examples if e.id not in done or done[e.id].question != e.question]
-    if (
-        getattr(program, "min_hops", 1) > 1
-    ):  # a teacher that asks for nothing has all it needs
+    if getattr(program, "min_hops", 1) > 1:  # a teacher that asks for nothing has all it needs
         program = copy.copy(program)
         program.min_hops = 1
 
