@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import string
 import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 
 _WORD = re.compile(r"\w+")
@@ -170,6 +171,12 @@ def _bare(line: str) -> str:
     """A line without fences, bullets, tags, boxes, emphasis or the words that announce an answer."""
     line = re.sub(r"^\s*(?:```\w*|[-•]\s+)|</?answer>|\\boxed\{([^{}]*)\}", r"\1", line, flags=re.I)
     return _ANSWER_LEAD.sub("", line.strip().lstrip("*_`# "), count=1).strip().strip("*_`").strip()
+
+
+def word_f1(some: Sequence[str], others: Sequence[str]) -> float:
+    """F1 of two bags of words, 0 to 1; of none 0."""
+    shared = (Counter(some) & Counter(others)).total()
+    return 2 * shared / max(1, len(some) + len(others))
 
 
 def fact_lines(text: str) -> list[str]:

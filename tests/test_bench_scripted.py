@@ -7,8 +7,8 @@ from bench.chains import Chain
 from bench.scripted import REPLIES, Script
 from cirag_dspy.systems import SYSTEMS, build_system
 from tests.fakes import openai_server, scripted_lm
-from tests.systems.roles import ROLES, cited, queries, world_index
-from tests.systems.world import FACTS, PASSAGES
+from tests.systems.roles import ROLES, cited, queries
+from tests.systems.world import FACTS, PASSAGES, world_index
 
 QUESTION = "In which town was the director of the film Harbor Song born?"
 OPENIE = [

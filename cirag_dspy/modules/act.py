@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import dspy
 
-from cirag_dspy.modules.ask import Inputs, Reply, ask
-from cirag_dspy.modules.reader import shorter
+from cirag_dspy.modules.ask import Reply, ask
+from cirag_dspy.modules.reader import fewer_turns
 from cirag_dspy.schema import Hop
 from cirag_dspy.signatures import NextAction
 from cirag_dspy.text import one_line
@@ -45,7 +45,7 @@ class Act(dspy.Module):
             for hop, shown in zip(hops, seen, strict=True)
         ]
         inputs = {"history": dspy.History(messages=turns), "question": question, "observation": observation}
-        reply = ask(self.act, inputs, check=_problem, shrink=_shorter)
+        reply = ask(self.act, inputs, check=_problem, shrink=lambda inputs: fewer_turns(inputs, "observation"))
         kind, argument = read_action(_written(reply))
         return dspy.Prediction(
             thought=one_line(reply["thought"]),
@@ -79,9 +79,3 @@ def _written(reply: Reply) -> str:
 def _problem(reply: Reply) -> str:
     _, argument = read_action(_written(reply))
     return "" if argument else reply.problem or "the action is neither search[query] nor finish[answer]"
-
-
-def _shorter(inputs: Inputs) -> Inputs | None:
-    """Drop the oldest turn; without history, the later half of the observation."""
-    turns = inputs["history"].messages
-    return {**inputs, "history": dspy.History(messages=turns[1:])} if turns else shorter(inputs, "observation")

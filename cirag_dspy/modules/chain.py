@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import dspy
 
-from cirag_dspy.modules.ask import Inputs, Reply, ask
+from cirag_dspy.modules.ask import Reply, ask
 from cirag_dspy.modules.parse import parse_core, says_nothing
+from cirag_dspy.modules.reader import shorter
 from cirag_dspy.schema import Triple
 from cirag_dspy.signatures import CompleteChain
 from cirag_dspy.text import one_line
@@ -48,7 +49,12 @@ class Constructor(dspy.Module):
             "chain": "\n".join(one_line(triple.text) for triple in chain) or "none yet",
             "facts": facts,
         }
-        reply = ask(self.complete, inputs, check=lambda reply: _problem(reply, candidates), shrink=_shorter)
+        reply = ask(
+            self.complete,
+            inputs,
+            check=lambda reply: _problem(reply, candidates),
+            shrink=lambda inputs: shorter(inputs, "facts"),
+        )
         chosen, _ = parse_core(reply["next"], candidates)
         return dspy.Prediction(triple=chosen[0] if chosen else None, error="" if chosen else reply.problem)
 
@@ -58,9 +64,3 @@ def _problem(reply: Reply, candidates: Sequence[Triple]) -> str:
     if reply.problem or chosen or says_nothing(reply["next"]):
         return reply.problem
     return f"next names no fact of the list; use the numbers 1 to {len(candidates)}, or none"
-
-
-def _shorter(inputs: Inputs) -> Inputs | None:
-    """Drop the lower-ranked half of the facts."""
-    facts = str(inputs["facts"]).splitlines()
-    return {**inputs, "facts": "\n".join(facts[: len(facts) // 2])} if len(facts) > 1 else None

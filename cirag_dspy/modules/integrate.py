@@ -9,6 +9,7 @@ import dspy
 
 from cirag_dspy.modules.ask import Inputs, Reply, ask
 from cirag_dspy.modules.parse import parse_core, says_nothing
+from cirag_dspy.modules.reader import fewer_turns
 from cirag_dspy.schema import Hop, Triple
 from cirag_dspy.signatures import NO_QUERY, Integrate, IntegrateByCopying
 from cirag_dspy.text import is_empty_query, one_line
@@ -43,7 +44,12 @@ class Integration(dspy.Module):
         """
         history = dspy.History(messages=[self._turn(question, hop) for hop in hops])
         inputs = {**self._observation(question, query, candidates), "history": history}
-        reply = ask(self.integrate, inputs, check=lambda reply: _problem(reply, candidates), shrink=_shorter)
+        reply = ask(
+            self.integrate,
+            inputs,
+            check=lambda reply: _problem(reply, candidates),
+            shrink=lambda inputs: fewer_turns(inputs, "facts"),
+        )
         core, rejected = parse_core(reply["core"], candidates)
         next_query = read_query(reply["next_query"])
         if reply.problem:
@@ -104,12 +110,3 @@ def _problem(reply: Reply, candidates: Sequence[Triple]) -> str:
     if rejected:
         return f"core names no fact of the list of {len(candidates)}; keep one of these, or none"
     return "core says nothing; write which facts to keep, or none"
-
-
-def _shorter(inputs: Inputs) -> Inputs | None:
-    """Drop the oldest turn; without history, the lower-ranked half of the facts."""
-    turns = inputs["history"].messages
-    if turns:
-        return {**inputs, "history": dspy.History(messages=turns[1:])}
-    facts = str(inputs["facts"]).splitlines()
-    return {**inputs, "facts": "\n".join(facts[: len(facts) // 2])} if len(facts) > 1 else None

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cirag_dspy.schema import Triple
-from cirag_dspy.text import match_key, one_line, words
+from cirag_dspy.text import match_key, one_line, word_f1, words
 
 Fields = tuple[str, str, str]
 
@@ -103,11 +102,10 @@ def _nearest(text: str, candidates: Sequence[Triple]) -> Triple | None:
     """The candidate that shares most words with a fact that was not copied exactly, the first of equals; none if the F1
     of their words is below KiRAG's 0.6.
     """
-    wanted = Counter(words(text))
+    wanted = words(text)
     best, most = None, 0.6
     for candidate in reversed(candidates):
-        told = Counter(words(candidate.text))
-        shared = 2 * (wanted & told).total() / (wanted.total() + told.total())
+        shared = word_f1(wanted, words(candidate.text))
         if shared >= most:
             best, most = candidate, shared
     return best

@@ -55,6 +55,12 @@ def shorter(inputs: Inputs, name: str) -> Inputs | None:
     return {**inputs, name: text[: len(text) // 2]} if len(text) > 200 else None
 
 
+def fewer_turns(inputs: Inputs, name: str) -> Inputs | None:
+    """The inputs of a conversation without its oldest turn; where there is none before this one, as ``shorter``."""
+    turns = inputs["history"].messages
+    return {**inputs, "history": dspy.History(messages=turns[1:])} if turns else shorter(inputs, name)
+
+
 def cite_answer(answer: str, passages: Sequence[Passage]) -> list[Citation]:
     """The first sentence of each passage that contains the answer's words in a row; none for yes and no."""
     wanted = words(answer)

@@ -14,6 +14,7 @@ from cirag_dspy.modules.integrate import Integration
 from cirag_dspy.modules.reader import cite_answer
 from cirag_dspy.modules.search import SearchIndex, interleave
 from cirag_dspy.schema import Citation, Evidence, Hop, Level, Triple
+from cirag_dspy.systems.limits import require_at_least
 from cirag_dspy.text import match_key, one_line
 
 
@@ -57,9 +58,7 @@ class CIRAGModule(dspy.Module):
         threads: int = 8,
     ) -> None:
         super().__init__()
-        for name, value in (("k", k), ("n", n), ("max_hops", max_hops), ("min_hops", min_hops), ("threads", threads)):
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, not {value}")
+        require_at_least(1, k=k, n=n, max_hops=max_hops, min_hops=min_hops, threads=threads)
         if core not in ("numbers", "text"):
             raise ValueError(f"core must be numbers or text, not {core}")
         self.index = index

@@ -13,6 +13,7 @@ from cirag_dspy.modules.reader import cite_answer
 from cirag_dspy.modules.reason import Reason, Reasoning, Update
 from cirag_dspy.modules.search import SearchIndex
 from cirag_dspy.schema import Citation, Hop, Passage
+from cirag_dspy.systems.limits import require_at_least, require_share
 from cirag_dspy.text import is_refusal, match_key, one_line
 
 DEEPEST = 10
@@ -53,13 +54,11 @@ class D2FReAG(dspy.Module):
         max_subquestions: int = 5,
     ) -> None:
         super().__init__()
-        for name, value, least in (("k", k, 1), ("max_depth", max_depth, 0), ("max_subquestions", max_subquestions, 1)):
-            if value < least:
-                raise ValueError(f"{name} must be at least {least}, not {value}")
+        require_at_least(1, k=k, max_subquestions=max_subquestions)
+        require_at_least(0, max_depth=max_depth)
         if max_depth > DEEPEST:
             raise ValueError(f"max_depth must be at most {DEEPEST}, not {max_depth}: every level multiplies the calls")
-        if not 0 <= threshold <= 1:
-            raise ValueError(f"threshold must be from 0 to 1, not {threshold}")
+        require_share(threshold=threshold)
         self.index = index
         self.k = k
         self.threshold = threshold

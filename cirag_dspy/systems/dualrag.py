@@ -14,6 +14,7 @@ from cirag_dspy.modules.search import SearchIndex
 from cirag_dspy.modules.summarise import Summarise
 from cirag_dspy.modules.think import Think
 from cirag_dspy.modules.trail import Trail, round_robin
+from cirag_dspy.systems.limits import require_at_least
 from cirag_dspy.text import is_refusal, one_line
 
 
@@ -34,9 +35,7 @@ class DualRAG(dspy.Module):
 
     def __init__(self, index: SearchIndex, *, k: int = 10, max_hops: int = 5, max_entities: int = 4) -> None:
         super().__init__()
-        for name, value in (("k", k), ("max_hops", max_hops), ("max_entities", max_entities)):
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, not {value}")
+        require_at_least(1, k=k, max_hops=max_hops, max_entities=max_entities)
         self.index = index
         self.k = k
         self.max_hops = max_hops

@@ -9,6 +9,7 @@ from cirag_dspy.modules.reader import Reader, cite_answer
 from cirag_dspy.modules.search import SearchIndex, interleave
 from cirag_dspy.modules.thoughts import ContinueThoughts, stated_answer, why_it_ends
 from cirag_dspy.schema import Hop
+from cirag_dspy.systems.limits import require_at_least, require_share
 from cirag_dspy.text import one_line
 
 
@@ -32,11 +33,8 @@ class FLARE(dspy.Module):
 
     def __init__(self, index: SearchIndex, *, k: int = 10, max_hops: int = 4, threshold: float = 0.2) -> None:
         super().__init__()
-        for name, value in (("k", k), ("max_hops", max_hops)):
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, not {value}")
-        if not 0 <= threshold <= 1:
-            raise ValueError(f"threshold must be from 0 to 1, not {threshold}")
+        require_at_least(1, k=k, max_hops=max_hops)
+        require_share(threshold=threshold)
         self.index = index
         self.k = k
         self.max_hops = max_hops

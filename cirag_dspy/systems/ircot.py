@@ -8,6 +8,7 @@ from cirag_dspy.modules.reader import Reader, cite_answer
 from cirag_dspy.modules.search import SearchIndex, interleave
 from cirag_dspy.modules.thoughts import ContinueThoughts, is_inference, stated_answer, why_it_ends
 from cirag_dspy.schema import Hop, Passage
+from cirag_dspy.systems.limits import require_at_least
 from cirag_dspy.text import one_line
 
 
@@ -31,9 +32,7 @@ class IRCoT(dspy.Module):
 
     def __init__(self, index: SearchIndex, *, k: int = 6, keep: int = 15, max_hops: int = 4) -> None:
         super().__init__()
-        for name, value in (("k", k), ("keep", keep), ("max_hops", max_hops)):
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, not {value}")
+        require_at_least(1, k=k, keep=keep, max_hops=max_hops)
         self.index = index
         self.k = k
         self.keep = keep

@@ -13,6 +13,7 @@ from cirag_dspy.modules.extract import Extract, extract_missing
 from cirag_dspy.modules.reader import Reader, cite_answer
 from cirag_dspy.modules.search import SearchIndex
 from cirag_dspy.schema import Evidence, Hop, Triple
+from cirag_dspy.systems.limits import require_at_least
 from cirag_dspy.text import one_line
 
 
@@ -48,9 +49,7 @@ class KiRAG(dspy.Module):
         threads: int = 8,
     ) -> None:
         super().__init__()
-        for name, value in (("k", k), ("n", n), ("max_hops", max_hops), ("read", read), ("threads", threads)):
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, not {value}")
+        require_at_least(1, k=k, n=n, max_hops=max_hops, read=read, threads=threads)
         self.index = index
         self.k = k
         self.n = n

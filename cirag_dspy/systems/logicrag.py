@@ -10,6 +10,7 @@ from cirag_dspy.modules.search import SearchIndex
 from cirag_dspy.modules.subproblems import Check, Order
 from cirag_dspy.modules.summarise import Refine
 from cirag_dspy.modules.trail import Trail
+from cirag_dspy.systems.limits import require_at_least
 from cirag_dspy.text import is_refusal, one_line
 
 
@@ -28,9 +29,7 @@ class LogicRAG(dspy.Module):
 
     def __init__(self, index: SearchIndex, *, k: int = 5, max_hops: int = 3) -> None:
         super().__init__()
-        for name, value in (("k", k), ("max_hops", max_hops)):
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, not {value}")
+        require_at_least(1, k=k, max_hops=max_hops)
         self.index = index
         self.k = k
         self.max_hops = max_hops

@@ -10,6 +10,7 @@ from cirag_dspy.modules.queries import Rewrite, Split
 from cirag_dspy.modules.reader import Reader, cite_answer
 from cirag_dspy.modules.search import SearchIndex
 from cirag_dspy.modules.trail import Trail
+from cirag_dspy.systems.limits import require_at_least, require_share
 from cirag_dspy.text import is_refusal, normalize_answer, one_line, words
 
 LONGEST_ANSWER = 10
@@ -38,11 +39,8 @@ class MetaRAG(dspy.Module):
 
     def __init__(self, index: SearchIndex, *, k: int = 10, max_hops: int = 5, accept: float = 0.3) -> None:
         super().__init__()
-        for name, value in (("k", k), ("max_hops", max_hops)):
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, not {value}")
-        if not 0 <= accept <= 1:
-            raise ValueError(f"accept must be between 0 and 1, not {accept}")
+        require_at_least(1, k=k, max_hops=max_hops)
+        require_share(accept=accept)
         self.index = index
         self.k = k
         self.max_hops = max_hops

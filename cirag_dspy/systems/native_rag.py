@@ -7,6 +7,7 @@ import dspy
 from cirag_dspy.modules.reader import Reader, cite_answer
 from cirag_dspy.modules.search import SearchIndex
 from cirag_dspy.schema import Hop
+from cirag_dspy.systems.limits import require_at_least
 from cirag_dspy.text import one_line
 
 
@@ -20,8 +21,7 @@ class NativeRAG(dspy.Module):
 
     def __init__(self, index: SearchIndex, *, k: int = 5) -> None:
         super().__init__()
-        if k < 1:
-            raise ValueError(f"k must be at least 1, not {k}")
+        require_at_least(1, k=k)
         self.index = index
         self.k = k
         self.reader = Reader()

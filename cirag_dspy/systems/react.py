@@ -8,6 +8,7 @@ from cirag_dspy.modules.act import Act
 from cirag_dspy.modules.reader import Reader, cite_answer, passage_line, read_answer
 from cirag_dspy.modules.search import SearchIndex, interleave
 from cirag_dspy.schema import Hop
+from cirag_dspy.systems.limits import require_at_least
 from cirag_dspy.text import is_refusal, match_key, one_line
 
 
@@ -30,9 +31,7 @@ class ReAct(dspy.Module):
 
     def __init__(self, index: SearchIndex, *, k: int = 3, max_hops: int = 7) -> None:
         super().__init__()
-        for name, value in (("k", k), ("max_hops", max_hops)):
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, not {value}")
+        require_at_least(1, k=k, max_hops=max_hops)
         self.index = index
         self.k = k
         self.max_hops = max_hops

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from contextlib import contextmanager
 
 import dspy
 
 from cirag_dspy import signatures
-from cirag_dspy.corpus.index import CorpusIndex
-from cirag_dspy.corpus.ingest import Document
-from tests.fakes import WordEncoder, scripted_lm
+from tests.fakes import scripted_lm
 from tests.systems.world import PASSAGES
 
 ROLES = {
@@ -54,24 +51,12 @@ def read_prompt(messages):
     return role, turns
 
 
-@contextmanager
-def world_index(path, passages=tuple(PASSAGES.values())):
-    with CorpusIndex.create(path / "index", WordEncoder()) as built:
-        built.add(Document(passage.id, (passage,)) for passage in passages)
-        yield built
-
-
 def run(program, question, **replies):
     """The prediction, and the LM that was asked."""
     roles = RoleLM(**replies)
     lm, _ = scripted_lm(roles)
     with dspy.context(lm=lm):
         return program(question=question), roles
-
-
-def titles(ids):
-    names = {passage.id: title for title, passage in PASSAGES.items()}
-    return [names[id] for id in ids]
 
 
 def queries(prediction):

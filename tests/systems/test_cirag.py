@@ -11,20 +11,13 @@ from cirag_dspy.corpus.ingest import Document
 from cirag_dspy.schema import Citation, Extraction
 from cirag_dspy.systems.cirag import CIRAGModule
 from tests.fakes import WordEncoder, fields_of, scripted_lm
-from tests.systems.world import PASSAGES, TRIPLES, GoldLM, fill
+from tests.systems.world import PASSAGES, TRIPLES, GoldLM, fill, titles
 
 DIRECTED = ("Harbor Song", "was directed by", "Ada Brook")
 BORN = ("Ada Brook", "was born in", "Velden")
 RIVER = ("Velden", "lies on", "the river Ree")
 SONG_YEAR = ("Harbor Song", "is a film of", "1950")
 LIGHT_YEAR = ("Harbor Light", "is a film of", "1961")
-
-
-@pytest.fixture
-def index(tmp_path):
-    with CorpusIndex.create(tmp_path / "index", WordEncoder()) as built:
-        built.add(Document(passage.id, (passage,)) for passage in PASSAGES.values())
-        yield built
 
 
 @pytest.fixture
@@ -41,11 +34,6 @@ def ask(index, lm_reply, question, **knobs):
 
 def cited(prediction):
     return [(citation.title, citation.sentence) for citation in prediction.citations]
-
-
-def titles(ids):
-    names = {passage.id: title for title, passage in PASSAGES.items()}
-    return [names[id] for id in ids]
 
 
 def test_two_hops(filled):

@@ -11,18 +11,13 @@ from cirag_dspy.corpus.index import CorpusIndex
 from cirag_dspy.systems import build_system
 from cirag_dspy.systems.dualrag import DualRAG
 from tests.fakes import WordEncoder, scripted_lm
-from tests.systems.roles import cited, lines, queries, run, titles, world_index
+from tests.systems.roles import cited, lines, queries, run
+from tests.systems.world import titles
 
 QUESTION = "In which town was the director of the film Harbor Song born?"
 WHO = "The director of Harbor Song is missing."
 WHERE = "The birthplace of Ada Brook is missing."
 DONE = "Ada Brook was born in Velden."
-
-
-@pytest.fixture
-def index(tmp_path):
-    with world_index(tmp_path) as built:
-        yield built
 
 
 def think(thought, retrieve):

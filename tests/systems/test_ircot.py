@@ -7,11 +7,10 @@ import dspy
 import pytest
 
 from cirag_dspy.corpus.index import CorpusIndex
-from cirag_dspy.corpus.ingest import Document
 from cirag_dspy.systems import build_system
 from cirag_dspy.systems.ircot import IRCoT
 from tests.fakes import WordEncoder, fields_of, scripted_lm
-from tests.systems.world import PASSAGES
+from tests.systems.world import titles
 
 QUESTION = "In which town was the director of the film Harbor Song born?"
 DIRECTOR = "The director was Ada Brook."
@@ -19,23 +18,11 @@ BORN = "Ada Brook was born in Velden."
 ANSWER = "So the answer is: Velden."
 
 
-@pytest.fixture
-def index(tmp_path):
-    with CorpusIndex.create(tmp_path / "index", WordEncoder()) as built:
-        built.add(Document(passage.id, (passage,)) for passage in PASSAGES.values())
-        yield built
-
-
 def ask(index, replies, question=QUESTION, **knobs):
     lm, engine = scripted_lm(replies)
     with dspy.context(lm=lm):
         prediction = IRCoT(index, **{"k": 2, **knobs})(question=question)
     return prediction, [fields_of(prompt[-1]["content"]) for prompt in engine.prompts]
-
-
-def titles(ids):
-    names = {passage.id: title for title, passage in PASSAGES.items()}
-    return [names[id] for id in ids]
 
 
 def shown(prompt):

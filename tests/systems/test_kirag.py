@@ -8,22 +8,14 @@ import numpy as np
 import pytest
 
 from cirag_dspy.corpus.index import CorpusIndex
-from cirag_dspy.corpus.ingest import Document
 from cirag_dspy.modules.chain import aligner_query
 from cirag_dspy.systems.kirag import KiRAG
 from tests.fakes import WordEncoder, fields_of, scripted_lm
-from tests.systems.world import FACTS, PASSAGES, TRIPLES, fill
+from tests.systems.world import FACTS, TRIPLES, fill, titles
 
 QUESTION = "Where was the director of Harbor Song born?"
 DIRECTED = TRIPLES["Harbor Song"][1]
 BORN = TRIPLES["Ada Brook"][1]
-
-
-@pytest.fixture
-def index(tmp_path):
-    with CorpusIndex.create(tmp_path / "index", WordEncoder()) as built:
-        built.add(Document(passage.id, (passage,)) for passage in PASSAGES.values())
-        yield built
 
 
 @pytest.fixture
@@ -54,11 +46,6 @@ def ask(index, reply, question=QUESTION, **knobs):
     with dspy.context(lm=lm):
         prediction = KiRAG(index, **{"k": 2, "n": 4, "threads": 1, **knobs})(question=question)
     return prediction, [fields_of(prompt[-1]["content"]) for prompt in engine.prompts]
-
-
-def titles(ids):
-    names = {passage.id: title for title, passage in PASSAGES.items()}
-    return [names[id] for id in ids]
 
 
 def test_a_chain_of_two(filled):

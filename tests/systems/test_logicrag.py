@@ -11,7 +11,8 @@ from cirag_dspy.corpus.index import CorpusIndex
 from cirag_dspy.systems import build_system
 from cirag_dspy.systems.logicrag import LogicRAG
 from tests.fakes import WordEncoder, scripted_lm
-from tests.systems.roles import cited, lines, queries, run, titles, world_index
+from tests.systems.roles import cited, lines, queries, run
+from tests.systems.world import titles
 
 QUESTION = "Which river flows by the birthplace of the director of Harbor Song?"
 WHO = "Who directed the film Harbor Song?"
@@ -20,12 +21,6 @@ RIVER = "Which river flows by Velden?"
 DIRECTED = "Harbor Song was directed by Ada Brook."
 BORN = "The director Ada Brook was born in Velden."
 ALL = "Ada Brook was born in Velden, on the river Ree."
-
-
-@pytest.fixture
-def index(tmp_path):
-    with world_index(tmp_path) as built:
-        yield built
 
 
 def check(sufficient, *missing):

@@ -11,17 +11,12 @@ from cirag_dspy.corpus.index import CorpusIndex
 from cirag_dspy.systems import build_system
 from cirag_dspy.systems.metarag import OWN_KNOWLEDGE, PART_BY_PART, PASSAGES_ONLY, STEP_BY_STEP, MetaRAG
 from tests.fakes import WordEncoder, scripted_lm
-from tests.systems.roles import cited, lines, queries, run, titles, world_index
+from tests.systems.roles import cited, lines, queries, run
+from tests.systems.world import titles
 
 QUESTION = "In which town was the director of the film Harbor Song born?"
 FIRST = "reason: Harbor Song is by Ada Brook.\nanswer: Mora"
 BETTER = "reason: Ada Brook was born in Velden.\nanswer: Velden"
-
-
-@pytest.fixture
-def index(tmp_path):
-    with world_index(tmp_path) as built:
-        yield built
 
 
 def recalled(answer, known):
@@ -297,7 +292,7 @@ def test_program_is_a_dspy_program(index, tmp_path):
     [
         ({"k": 0}, "k must be at least 1, not 0"),
         ({"max_hops": 0}, "max_hops must be at least 1, not 0"),
-        ({"accept": 1.5}, "accept must be between 0 and 1, not 1.5"),
+        ({"accept": 1.5}, "accept must be from 0 to 1, not 1.5"),
     ],
 )
 def test_knobs_are_checked(index, knobs, problem):

@@ -7,23 +7,15 @@ import dspy
 import pytest
 
 from cirag_dspy.corpus.index import CorpusIndex
-from cirag_dspy.corpus.ingest import Document
 from cirag_dspy.systems import build_system
 from cirag_dspy.systems.react import ReAct
 from tests.fakes import WordEncoder, fields_of, scripted_lm
-from tests.systems.world import PASSAGES
+from tests.systems.world import titles
 
 QUESTION = "In which town was the director of the film Harbor Song born?"
 FIRST = "thought: I need the director.\naction: search[director of Harbor Song]"
 SECOND = "thought: Where was she born?\naction: search[birthplace of Ada Brook]"
 FINISH = "thought: She was born in Velden.\naction: finish[Velden]"
-
-
-@pytest.fixture
-def index(tmp_path):
-    with CorpusIndex.create(tmp_path / "index", WordEncoder()) as built:
-        built.add(Document(passage.id, (passage,)) for passage in PASSAGES.values())
-        yield built
 
 
 def ask(index, replies, question=QUESTION, **knobs):
@@ -34,11 +26,6 @@ def ask(index, replies, question=QUESTION, **knobs):
 
 def fields(prompt):
     return fields_of(prompt[-1]["content"])
-
-
-def titles(ids):
-    names = {passage.id: title for title, passage in PASSAGES.items()}
-    return [names[id] for id in ids]
 
 
 def test_search_search_finish(index):

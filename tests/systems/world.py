@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
+from cirag_dspy.corpus.index import CorpusIndex
+from cirag_dspy.corpus.ingest import Document
 from cirag_dspy.schema import Extraction, Passage, Triple
-from tests.fakes import fields_of
+from tests.fakes import WordEncoder, fields_of
 
 TEXTS = {
     "Harbor Song": ("Harbor Song is a film of 1950.", "The film Harbor Song was directed by Ada Brook."),
@@ -24,6 +28,20 @@ TRIPLES = {
     title: tuple(Triple(head, relation, tail, PASSAGES[title].id, sentence) for head, relation, tail, sentence in facts)
     for title, facts in FACTS.items()
 }
+
+
+@contextmanager
+def world_index(path, passages=tuple(PASSAGES.values())):
+    """An index of the passages, without triples."""
+    with CorpusIndex.create(path / "index", WordEncoder()) as built:
+        built.add(Document(passage.id, (passage,)) for passage in passages)
+        yield built
+
+
+def titles(ids):
+    """The titles of passages by their ids."""
+    names = {passage.id: title for title, passage in PASSAGES.items()}
+    return [names[id] for id in ids]
 
 
 def fill(index) -> None:
