@@ -66,10 +66,11 @@ def finetune(
             dtype=dtype,
             quiet=quiet,
         )
-        report, folder = pipeline.finetune(), pipeline.adapter
+        report, folder, told = pipeline.finetune(), pipeline.adapter, ""
     elif out is None:
         raise RunError(f"where to? finetune {source} --out FOLDER")
     else:
+        from cirag_dspy.lms import split_spec
         from cirag_dspy.pipeline import finetune_file
         from cirag_dspy.recipe import read_lora
 
@@ -85,5 +86,6 @@ def finetune(
                 dtype=dtype,
                 on_step=lambda step, total, loss: move(step, total),
             )
+        told = f"; as an LM: {split_spec(base or 'embedded')[0]}+{folder}"
     stages.print_report({"finetune": report}, as_json)
-    common.say(f"adapter: {folder}; as an LM: {base or 'embedded'}+{folder}" if out else f"adapter: {folder}", quiet)
+    common.say(f"adapter: {folder}{told}", quiet)

@@ -30,7 +30,7 @@ _CHOICE = re.compile(r"(?:,|:|\bbetween)\s+(?P<one>[^,]+(?:, [^,]+)*?),? (?:or|a
 MOST_PER_STEP = 2
 # Of the rules below, in `gold` and in `patterns`: another version is another teacher, whose replies must not be mixed
 # with those of the last.
-VERSION = 4
+VERSION = 5
 
 
 class AnnotationsEngine:
@@ -96,7 +96,9 @@ class AnnotationsEngine:
                 raise _unknown(f"it has no annotations for the question {asked['question'][:80]!r}")
             # Facts come last: a passage with the title "facts" may open a line of the others.
             if "evidence" in asked:
-                return {"answer": chain.answer_in(asked["evidence"].splitlines(), asked["question"]) or REFUSAL}
+                lines = asked["evidence"].splitlines()
+                answer = chain.answer_in(lines, asked["question"]) or REFUSAL
+                return {"thought": chain.reason(asked["question"], lines), "answer": answer}
             if "passages" in asked:
                 told = chain.answer_in(asked["passages"].splitlines(), asked["question"])
                 return {"answer": told or _guess(asked["question"]) or REFUSAL}

@@ -137,7 +137,7 @@ class GoldChain:
         Empty when all is found, or when what is missing could only be named by one who has seen the gold.
         """
         for number in self.open_steps(question, known):
-            query = _REFERENCE.sub(lambda match: self._answer(match[1]), self.steps[number].query)
+            query = self._filled(self.steps[number].query)
             if match_key(query) not in asked:
                 return query
         return ""
@@ -172,6 +172,15 @@ class GoldChain:
         held = [set(words(line)) for line in lines]
         return next((a for a in self.answers if words(a) and any(set(words(a)) <= line for line in held)), "")
 
+    def reason(self, question: str, lines: Sequence[str]) -> str:
+        """The steps that a context states, and what is missing where it can be named: ``Ada born: 1851; missing: ...``."""
+        told = [self._filled(step.query).rstrip("? ") + (f": {step.answer}" if step.answer else "")
+                for step in self.steps if any(map(step.holds, lines))]  # fmt: skip
+        if not self.answer_in(lines, question):
+            missing = self.next_query(question, lines, asked=())
+            told += [f"missing: {missing.rstrip('? ')}" if missing else "not enough"]
+        return "; ".join(told)
+
     def _is_named(self, number: int, found: Sequence[bool], seen: Collection[str]) -> bool:
         step = self.steps[number]
         needed = [int(place) - 1 for place in _REFERENCE.findall(step.query)]
@@ -183,6 +192,9 @@ class GoldChain:
         if step.answer:  # the start of a chain: the question names it, if in another spelling
             return bool(_content(step.about or step.query) & set(seen))
         return _content(_BRACKETS.sub("", step.title)) <= set(seen)
+
+    def _filled(self, query: str) -> str:
+        return _REFERENCE.sub(lambda match: self._answer(match[1]), query)
 
     def _answer(self, place: str) -> str:
         number = int(place) - 1

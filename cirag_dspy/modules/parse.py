@@ -154,10 +154,16 @@ def _json_items(text: str) -> tuple[list[Any], bool]:
 
 
 def _flat(value: Any) -> list[Any]:
-    children = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
-    if any(isinstance(child, (list, dict)) for child in children):
-        return [item for child in children for item in _flat(child)]
-    return [value]
+    """What holds no list or object of its own, in order, however deep it lies."""
+    items, todo = [], [value]
+    while todo:
+        value = todo.pop()
+        children = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+        if any(isinstance(child, (list, dict)) for child in children):
+            todo += reversed(children)
+        else:
+            items.append(value)
+    return items
 
 
 def _fields(item: Any) -> Fields | None:

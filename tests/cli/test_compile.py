@@ -145,7 +145,11 @@ def test_files_alone(compiled, home):
     options = ["--base", tiny, "--out", "adapter", "--rank", "2", "--epochs", "0.5", "--max-length", "4000"]
     done = cli("finetune", "rows/joint.jsonl", *options, cwd=home)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("student: ") and f"as an LM: {tiny}+adapter" in done.stderr
+    assert done.stdout.startswith("student: ") and f"as an LM: {tiny}+adapter\n" in done.stderr
+    options[1], options[3] = f"{tiny}+adapter", "more"
+    done = cli("finetune", "rows/joint.jsonl", *options, cwd=home)
+    assert done.returncode == 0, done.stderr
+    assert f"as an LM: {tiny}+more\n" in done.stderr
 
 
 @pytest.mark.slow

@@ -36,6 +36,13 @@ def test_one_triple_in_many_shapes(text):
     assert parse_triples(text) == ([ABC], 0)
 
 
+@pytest.mark.parametrize("depth", [2, 500, 850, 100_000])
+def test_json_however_deep_is_read_or_counted(depth):
+    """Python's own limit (some 1,000, less what is in progress) decides how deep JSON is read; nothing is raised."""
+    read = parse_triples("[" * depth + '"a", "b", "c"' + "]" * depth)
+    assert read == ([ABC], 0) if depth <= 500 else read in (([ABC], 0), ([], 1))
+
+
 HIJ, HKL = ("h", "i", "j"), ("h", "k", "l")
 
 
