@@ -173,7 +173,10 @@ class GoldChain:
         return next((a for a in self.answers if words(a) and any(set(words(a)) <= line for line in held)), "")
 
     def reason(self, question: str, lines: Sequence[str]) -> str:
-        """The steps that a context states, and what is missing where it can be named: ``Ada born: 1851; missing: ...``."""
+        """Why there is an answer, or none: the steps that a context states, and what is missing, where it can be named.
+
+        As ``Harbor Song director: Ada Brook; missing: Ada Brook place of birth``.
+        """
         told = [self._filled(step.query).rstrip("? ") + (f": {step.answer}" if step.answer else "")
                 for step in self.steps if any(map(step.holds, lines))]  # fmt: skip
         if not self.answer_in(lines, question):
