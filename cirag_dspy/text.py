@@ -12,6 +12,15 @@ _WORD = re.compile(r"\w+")
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
+# English words that say nothing of what a name or a fact is about.
+FUNCTION_WORDS = frozenset(
+    re.findall(
+        r"\w+",
+        "a an the of in on at by for to from with and or is was are were be been he she it they his her its their who "
+        "whom which that what when where how did do does has had have as into also",
+    )
+)
+
 # A sentence ends at . ! or ? (with closing quotes or brackets) before white space and something that can open one;
 # CJK full stops need no white space behind them.
 _BOUNDARY = re.compile(r"(?<=[.!?])[\"'”’)\]]*\s+(?=[\"'“‘(\[]?[^\W_a-z])|(?<=[。！？])\s*")
@@ -121,6 +130,11 @@ def one_line(text: str) -> str:
 def words(text: str) -> list[str]:
     """Case-folded, NFC-normalised words of any script; what provenance and matching compare."""
     return _WORD.findall(unicodedata.normalize("NFC", text).casefold())
+
+
+def content_words(text: str) -> set[str]:
+    """The words that tell what a text is about: those that are no function words."""
+    return set(words(text)) - FUNCTION_WORDS
 
 
 def match_key(text: str) -> str:

@@ -8,18 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from cirag_dspy.schema import Passage
-from cirag_dspy.text import best_sentence, match_key, words
+from cirag_dspy.text import FUNCTION_WORDS, best_sentence, content_words, match_key, words
 
 _BRACKETS = re.compile(r"\s*\([^()]*\)?")
 _REFERENCE = re.compile(r"#(\d+)")
 _CLOSED = ("yes", "no")
-_PLAIN = frozenset(
-    re.findall(
-        r"\w+",
-        "a an the of in on at by for to from with and or is was are were be been he she it they his her its their who "
-        "whom which that what when where how did do does has had have as into also",
-    )
-)
 
 
 @dataclass(frozen=True)
@@ -43,7 +36,7 @@ class Step:
     def holds(self, line: str) -> bool:
         """Whether a triple, a sentence or a passage states this step's fact."""
         found = set(words(line))
-        named = _content(f"{self.about} {_BRACKETS.sub('', self.title)}")
+        named = content_words(f"{self.about} {_BRACKETS.sub('', self.title)}")
         if self.answer:
             contributed = set(words(self.answer))
             named -= contributed
@@ -52,16 +45,16 @@ class Step:
 
     def is_about(self, line: str, seen: Collection[str]) -> bool:
         """Whether a fact is about what this step's passage is about, and that is named in the words ``seen``."""
-        named = _content(_BRACKETS.sub("", self.title))
+        named = content_words(_BRACKETS.sub("", self.title))
         return bool(named) and named <= set(words(line)) and named <= set(seen)
 
     def leads(self, line: str) -> bool:
         """Whether a fact comes from the sentence that states this step."""
-        return self._covers(set(words(line)) - _content(_BRACKETS.sub("", self.title)))
+        return self._covers(set(words(line)) - content_words(_BRACKETS.sub("", self.title)))
 
     def _covers(self, found: set[str]) -> bool:
         """Whether the gold says most of the content of a line, or the line, being long, most of the gold's."""
-        told, support = found - _PLAIN, _content(self.support)
+        told, support = found - FUNCTION_WORDS, content_words(self.support)
         if not told or not support:
             return False
         shared = len(told & support)
@@ -193,8 +186,8 @@ class GoldChain:
         if sources:
             return any(found[place] for place in sources)
         if step.answer:  # the start of a chain: the question names it, if in another spelling
-            return bool(_content(step.about or step.query) & set(seen))
-        return _content(_BRACKETS.sub("", step.title)) <= set(seen)
+            return bool(content_words(step.about or step.query) & set(seen))
+        return content_words(_BRACKETS.sub("", step.title)) <= set(seen)
 
     def _filled(self, query: str) -> str:
         return _REFERENCE.sub(lambda match: self._answer(match[1]), query)
@@ -202,10 +195,6 @@ class GoldChain:
     def _answer(self, place: str) -> str:
         number = int(place) - 1
         return self.steps[number].answer if number < len(self.steps) else ""
-
-
-def _content(text: str) -> set[str]:
-    return set(words(text)) - _PLAIN
 
 
 def _same(one: str, other: str) -> bool:
@@ -219,9 +208,9 @@ def _stating(head: str, tail: str, gold: Sequence[tuple[Passage, int | None]]) -
         number = best_sentence(f"{head} {tail}", passage.sentences) if sentence is None else sentence
         if number >= len(passage.sentences):
             continue
-        title = _content(_BRACKETS.sub("", passage.title))
-        about = len(title & _content(head)) / max(1, len(title | _content(head)))
-        wanted = _content(tail)
+        title = content_words(_BRACKETS.sub("", passage.title))
+        about = len(title & content_words(head)) / max(1, len(title | content_words(head)))
+        wanted = content_words(tail)
         said = len(wanted & set(words(passage.sentences[number]))) / max(1, len(wanted))
         if about + said > most:
             best, place, most = passage, number, about + said
@@ -251,6 +240,6 @@ def _sentences(question: str, gold: Sequence[tuple[Passage, int | None]]) -> lis
         passage = passages[id]
         said = " ".join(passage.sentences[number] for number in numbers)
         name = _BRACKETS.sub("", passage.title)
-        shared = [w for w in dict.fromkeys(words(question)) if w in _content(said) - _content(name)]
+        shared = [w for w in dict.fromkeys(words(question)) if w in content_words(said) - content_words(name)]
         steps.append(Step(" ".join([name, *shared[:4]]), name, "", f"{passage.title} {said}", passage.title))
     return steps

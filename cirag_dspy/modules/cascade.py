@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import dspy
 
 from cirag_dspy.modules.ask import ask
+from cirag_dspy.modules.grounding import holds_answer
 from cirag_dspy.modules.reader import Reader, passage_line, read_answer, shorter
 from cirag_dspy.modules.search import SearchIndex
 from cirag_dspy.schema import Evidence, Level
@@ -28,9 +29,17 @@ class Cascade(dspy.Module):
         levels: The levels to try, of ``triples``, ``sentences`` and ``passages``.
         fallback_passages: With how many passages retrieved ones fill up, where no core triple names one and where all
             levels refuse.
+        grounded: Whether a level's answer that its evidence does not hold counts as a refusal.
     """
 
-    def __init__(self, index: SearchIndex, *, levels: Sequence[Level] = LEVELS, fallback_passages: int = 5) -> None:
+    def __init__(
+        self,
+        index: SearchIndex,
+        *,
+        levels: Sequence[Level] = LEVELS,
+        fallback_passages: int = 5,
+        grounded: bool = False,
+    ) -> None:
         super().__init__()
         unknown = [level for level in levels if level not in LEVELS]
         if unknown or not levels:
@@ -38,6 +47,7 @@ class Cascade(dspy.Module):
         self.index = index
         self.levels = tuple(level for level in LEVELS if level in levels)
         self.fallback_passages = fallback_passages
+        self.grounded = grounded
         self.triples = dspy.Predict(AnswerIfSufficient)
         self.sentences = dspy.Predict(AnswerIfSufficient)
         self.passages = dspy.Predict(AnswerIfSufficient)
@@ -65,7 +75,8 @@ class Cascade(dspy.Module):
             inputs = {"question": one_line(question), "evidence": "\n".join(lines)}
             reply = ask(getattr(self, level), inputs, shrink=lambda inputs: shorter(inputs, "evidence"), tries=1)
             answer = read_answer(reply["answer"])
-            if not reply.problem and not is_refusal(answer):
+            invented = self.grounded and not holds_answer(lines, answer, question)
+            if not (reply.problem or is_refusal(answer) or invented):
                 thought = one_line(reply["thought"])
                 return dspy.Prediction(answer=answer, level=level, thought=thought, context=ids, refused=refused)
             refused.append(level)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal
 
 import dspy
@@ -10,12 +10,13 @@ import dspy
 from cirag_dspy.modules.cascade import LEVELS, Cascade
 from cirag_dspy.modules.construct import Construct
 from cirag_dspy.modules.extract import Extract
+from cirag_dspy.modules.grounding import connected
 from cirag_dspy.modules.integrate import Integration
 from cirag_dspy.modules.reader import cite_answer
 from cirag_dspy.modules.search import SearchIndex, interleave
 from cirag_dspy.schema import Citation, Evidence, Hop, Level, Triple
 from cirag_dspy.systems.limits import require_at_least
-from cirag_dspy.text import match_key, one_line
+from cirag_dspy.text import content_words, match_key, one_line
 
 
 class CIRAGModule(dspy.Module):
@@ -33,9 +34,11 @@ class CIRAGModule(dspy.Module):
         levels: Granularities of the cascade, of ``triples``, ``sentences`` and ``passages``.
         rank: Whether the retriever ranks the candidates.
         min_hops: Hops at least, as long as there is something new to show. Where the integrator asks for nothing
-            before, the next hop searches with the question and the tail of the last core triple, and shows only what is
-            new.
-            1 is the paper's; more is meant for small models, which stop too early.
+            before, the next hop searches with the question and the newest name in the evidence, and shows only what is
+            new. 1 is the paper's; more is meant for small models, which stop too early.
+        grounded: Whether a core triple must be about something that the question or another one names, and an answer
+            stand in the evidence of its level (yes, no and choices that the question offers excepted). Not in the
+            paper; meant for small models, which keep facts and give answers of other things.
         core: How the integrator names the candidates that it keeps: by their ``"numbers"``, after a thought, or by
             their ``"text"``, copied, which is meant for small models.
         extract: How triples of passages without any are extracted at query time: in ``"one"`` call a passage, in
@@ -53,6 +56,7 @@ class CIRAGModule(dspy.Module):
         levels: Sequence[Level] = LEVELS,
         rank: bool = True,
         min_hops: int = 1,
+        grounded: bool = False,
         core: Literal["numbers", "text"] = "numbers",
         extract: Literal["one", "two"] | None = "one",
         threads: int = 8,
@@ -64,10 +68,11 @@ class CIRAGModule(dspy.Module):
         self.index = index
         self.max_hops = max_hops
         self.min_hops = min_hops
+        self.grounded = grounded
         extractor = Extract(extract) if extract else None
         self.construct = Construct(index, extractor, k=k, n=n, rank=rank, threads=threads)
         self.integration = Integration(core)
-        self.cascade = Cascade(index, levels=levels)
+        self.cascade = Cascade(index, levels=levels, grounded=grounded)
 
     def forward(self, question: str) -> dspy.Prediction:
         """Answer ``question``.
@@ -107,16 +112,17 @@ class CIRAGModule(dspy.Module):
             if not built.candidates:
                 return evidence, hops, retrieved, "nothing_new"
             step = self.integration(question=question, query=query, candidates=built.candidates, hops=hops)
-            evidence.add(step.core)
+            core = connected(question, evidence.triples, step.core) if self.grounded else step.core
+            evidence.add(core)
             insisting = not (step.next_query or step.error) and len(hops) + 1 < min(self.min_hops, self.max_hops)
-            next_query = _onward(question, evidence) if insisting else step.next_query
+            next_query = _onward(question, evidence, asked) if insisting else step.next_query
             hops.append(
                 Hop(
                     query=query,
                     passage_ids=tuple(built.passages),
                     candidates=tuple(built.candidates),
                     thought=step.thought,
-                    core=tuple(step.core),
+                    core=tuple(core),
                     next_query=next_query,
                     error=step.error,
                 )
@@ -127,7 +133,7 @@ class CIRAGModule(dspy.Module):
             if not query:
                 return evidence, hops, retrieved, "no_query"
             # Facts shown before may become core once a name is known, so they are worth one more look; not two.
-            if not step.core and shown.issuperset(built.candidates):
+            if not core and shown.issuperset(built.candidates):
                 return evidence, hops, retrieved, "nothing_new"
             shown.update(built.candidates)
             hide = frozenset(shown) if insisting else frozenset()
@@ -146,9 +152,15 @@ class CIRAGModule(dspy.Module):
         return list(dict.fromkeys(citations))
 
 
-def _onward(question: str, evidence: Evidence) -> str:
-    """A query where there is none: the question, and the name that the evidence has come to."""
-    return f"{question} {one_line(evidence.triples[-1].tail)}" if evidence.triples else question
+def _onward(question: str, evidence: Evidence, asked: Collection[str]) -> str:
+    """A query where there is none: the question, with the newest name in the evidence that it was not asked with."""
+    for name in (name for triple in reversed(evidence.triples) for name in (triple.tail, triple.head)):
+        query = f"{question} {one_line(name)}"
+        # Dates, numbers and common nouns lead to passages about something else.
+        is_name = not any(map(str.isdigit, name)) and (name != name.lower() or name == name.upper())
+        if is_name and not content_words(name) <= content_words(question) and match_key(query) not in asked:
+            return query
+    return question
 
 
 def _ranked(evidence: Evidence, retrieved: Sequence[Sequence[str]]) -> list[str]:
