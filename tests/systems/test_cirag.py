@@ -223,6 +223,36 @@ def test_going_on_ends(filled, knobs, hops):
     assert len(shown) == len(set(shown))
 
 
+@pytest.mark.parametrize(
+    ("core", "query"),
+    [
+        ([BORN], "Velden"),
+        ([BORN, RIVER], "the river Ree"),  # the newest
+        ([SONG_YEAR], ""),  # no name in it but the question's: the question again
+        ([DIRECTED, ("Ada Brook", "was a", "director")], "Ada Brook"),  # a common noun leads nowhere
+    ],
+)
+def test_going_on_searches_with_the_newest_name(filled, core, query):
+    question = "Harbor Song and Ada Brook's town Velden" if core == [BORN, RIVER] else "Harbor Song"
+    prediction, _ = ask(filled, GoldLM(core, ["none"] * 2, "x"), question, min_hops=2, k=5, n=10)
+    assert prediction.hops[0].next_query == f"{question} {query}".strip()
+
+
+def test_grounded_evidence_and_answers(filled):
+    """A core triple of something else is not kept; an answer that no evidence has is none, up to the forced one."""
+    question = "Who directed the film Harbor Song?"
+    gold = GoldLM([DIRECTED, ("Tom Hale", "was born in", "Mora")], ["none"], "Mora", lambda evidence: True)
+    loose, _ = ask(filled, gold, question, k=5, n=10)
+    assert (loose.level, len(loose.triples)) == ("triples", 2)
+    gold.calls.clear()
+    prediction, _ = ask(filled, gold, question, k=5, n=10, grounded=True)
+    assert prediction.triples == [TRIPLES["Harbor Song"][1]] == list(prediction.hops[0].core)
+    assert gold.calls[1:] == ["answer", "answer", "answer", "forced answer"]
+    assert (prediction.answer, prediction.level) == ("Mora", "default")
+    held = GoldLM([DIRECTED], ["none"], "Ada Brook")
+    assert ask(filled, held, question, grounded=True)[0].level == "triples"
+
+
 def test_garbage_at_a_hop_keeps_the_evidence_before_it(filled):
     gold = GoldLM([DIRECTED], ["Ada Brook was born in"], "Ada Brook")
     garbage = []
