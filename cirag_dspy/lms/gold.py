@@ -130,7 +130,7 @@ class GoldChain:
         Empty when all is found, or when what is missing could only be named by one who has seen the gold.
         """
         for number in self.open_steps(question, known):
-            query = self._filled(self.steps[number].query)
+            query = _REFERENCE.sub(lambda match: self._answer(match[1]), self.steps[number].query)
             if match_key(query) not in asked:
                 return query
         return ""
@@ -165,18 +165,6 @@ class GoldChain:
         held = [set(words(line)) for line in lines]
         return next((a for a in self.answers if words(a) and any(set(words(a)) <= line for line in held)), "")
 
-    def reason(self, question: str, lines: Sequence[str]) -> str:
-        """Why there is an answer, or none: the steps that a context states, and what is missing, where it can be named.
-
-        As ``Harbor Song director: Ada Brook; missing: Ada Brook place of birth``.
-        """
-        told = [self._filled(step.query).rstrip("? ") + (f": {step.answer}" if step.answer else "")
-                for step in self.steps if any(map(step.holds, lines))]  # fmt: skip
-        if not self.answer_in(lines, question):
-            missing = self.next_query(question, lines, asked=())
-            told += [f"missing: {missing.rstrip('? ')}" if missing else "not enough"]
-        return "; ".join(told)
-
     def _is_named(self, number: int, found: Sequence[bool], seen: Collection[str]) -> bool:
         step = self.steps[number]
         needed = [int(place) - 1 for place in _REFERENCE.findall(step.query)]
@@ -188,9 +176,6 @@ class GoldChain:
         if step.answer:  # the start of a chain: the question names it, if in another spelling
             return bool(content_words(step.about or step.query) & set(seen))
         return content_words(_BRACKETS.sub("", step.title)) <= set(seen)
-
-    def _filled(self, query: str) -> str:
-        return _REFERENCE.sub(lambda match: self._answer(match[1]), query)
 
     def _answer(self, place: str) -> str:
         number = int(place) - 1

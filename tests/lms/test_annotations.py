@@ -233,26 +233,6 @@ def test_an_answer_never_leaks_into_evidence_that_does_not_hold_it(ask, example,
 
 
 @pytest.mark.parametrize(
-    ("example", "evidence", "thought"),
-    [
-        (WIKI, "Harbor Song | directed by | Ada Brook\nAda Brook | born in | Velden",
-         "Harbor Song director: Ada Brook; Ada Brook place of birth: Velden"),
-        (WIKI, "Harbor Song | directed by | Ada Brook",
-         "Harbor Song director: Ada Brook; missing: Ada Brook place of birth"),
-        # What is missing is named only as far as the question or the evidence names it.
-        (WIKI, "Velden | is a | town", "missing: Harbor Song director"),
-        (MUSIQUE, "Harbor Song | directed by | Ada Brook",
-         "Harbor Song director: Ada Brook; missing: In which town was Ada Brook born"),
-        (HOTPOT, "Harbor Light | is a | film", "missing: Harbor Song"),
-        (OLDER, "Harbor Song | director | Ada Brook\nAda Brook | born | 3 May 1901",
-         "Harbor Song director: Ada Brook; Ada Brook date of birth: 3 May 1901; missing: Harbor Light director"),
-    ],
-)  # fmt: skip
-def test_the_thought_says_what_the_evidence_holds_and_what_it_lacks(ask, example, evidence, thought):
-    assert ask(AnswerIfSufficient, question=example.question, evidence=evidence).thought == thought
-
-
-@pytest.mark.parametrize(
     ("question", "sides"),
     [
         ("Which film came out first, Harbor Song or Harbor Light?", {"Harbor Song", "Harbor Light"}),
