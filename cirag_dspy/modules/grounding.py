@@ -27,7 +27,7 @@ def connected(question: str, known: Iterable[Triple], triples: Iterable[Triple])
 def holds_answer(lines: Sequence[str], answer: str, question: str) -> bool:
     """Whether a line of the evidence has all words of an answer.
 
-    Yes and no, and what the question itself offers as a choice, need not stand there.
+    Yes and no, and what the question itself says, such as one of two things to choose from, need not stand there.
     """
     wanted = content_words(answer) or set(words(answer))
     if match_key(answer) in ("yes", "no") or wanted <= set(words(question)):

@@ -35,9 +35,10 @@ class CIRAGModule(dspy.Module):
         rank: Whether the retriever ranks the candidates.
         min_hops: Hops at least, as long as there is something new to show. Where the integrator asks for nothing
             before, the next hop searches with the question and the newest name in the evidence, and shows only what is
-            new. 1 is the paper's; more is meant for small models, which stop too early.
+            new; a query asked before still ends the loop. 1 is the paper's; more is meant for small models, which stop
+            too early.
         grounded: Whether a core triple must be about something that the question or another one names, and an answer
-            stand in the evidence of its level (yes, no and choices that the question offers excepted). Not in the
+            stand in the evidence of its level (yes, no and what the question itself says excepted). Not in the
             paper; meant for small models, which keep facts and give answers of other things.
         core: How the integrator names the candidates that it keeps: by their ``"numbers"``, after a thought, or by
             their ``"text"``, copied, which is meant for small models.

@@ -167,10 +167,11 @@ def test_levels_can_be_chosen(filled):
         CIRAGModule(filled, levels=["words"])
 
 
-def test_stops_at_a_query_asked_before(filled):
+@pytest.mark.parametrize("min_hops", [1, 3])
+def test_stops_at_a_query_asked_before(filled, min_hops):
     question = "Who directed the film Harbor Song?"
     gold = GoldLM([DIRECTED], ["who directed the film harbor song"], "Ada Brook")
-    prediction, _ = ask(filled, gold, question)
+    prediction, _ = ask(filled, gold, question, min_hops=min_hops)
     assert (prediction.stopped, len(prediction.hops)) == ("repeated_query", 1)
 
 
