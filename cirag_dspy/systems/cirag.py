@@ -34,9 +34,8 @@ class CIRAGModule(dspy.Module):
         levels: Granularities of the cascade, of ``triples``, ``sentences`` and ``passages``.
         rank: Whether the retriever ranks the candidates.
         min_hops: Hops at least, as long as there is something new to show. Where the integrator asks for nothing
-            before, the next hop searches with the question and the newest name in the evidence, and shows only what is
-            new; a query asked before still ends the loop. 1 is the paper's; more is meant for small models, which stop
-            too early.
+            before, or again for the same, the next hop searches with the question and the newest name in the evidence,
+            and shows only what is new. 1 is the paper's; more is meant for small models, which stop too early.
         grounded: Whether a core triple must be about something that the question or another one names, and an answer
             stand in the evidence of its level (yes, no and what the question itself says excepted). Not in the
             paper; meant for small models, which keep facts and give answers of other things.
@@ -115,7 +114,8 @@ class CIRAGModule(dspy.Module):
             step = self.integration(question=question, query=query, candidates=built.candidates, hops=hops)
             core = connected(question, evidence.triples, step.core) if self.grounded else step.core
             evidence.add(core)
-            insisting = not (step.next_query or step.error) and len(hops) + 1 < min(self.min_hops, self.max_hops)
+            stalled = not step.next_query or match_key(step.next_query) in asked
+            insisting = stalled and not step.error and len(hops) + 1 < min(self.min_hops, self.max_hops)
             next_query = _onward(question, evidence, asked) if insisting else step.next_query
             hops.append(
                 Hop(
@@ -138,7 +138,7 @@ class CIRAGModule(dspy.Module):
                 return evidence, hops, retrieved, "nothing_new"
             shown.update(built.candidates)
             hide = frozenset(shown) if insisting else frozenset()
-            if match_key(query) in asked and not insisting:
+            if stalled and not insisting:
                 return evidence, hops, retrieved, "repeated_query"
             if len(hops) == self.max_hops:
                 return evidence, hops, retrieved, "max_hops"
