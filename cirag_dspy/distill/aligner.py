@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import platform
-import tempfile
+import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +21,14 @@ from datasets import Dataset
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.losses import MultipleNegativesRankingLoss
 from transformers import PrinterCallback, TrainerCallback
+from transformers.trainer import TRAINER_STATE_NAME
+from transformers.trainer_callback import ExportableState
+from transformers.trainer_utils import sort_checkpoints
 
 from cirag_dspy.corpus.embedder import Embedder, unit
 from cirag_dspy.corpus.ranker import content_of
 from cirag_dspy.corpus.shelves import fact
+from cirag_dspy.distill.batches import QuestionBatchSampler
 from cirag_dspy.distill.curve import thinned
 from cirag_dspy.distill.links import Rank, Row, Walk, passage_recall, triple_recall
 from cirag_dspy.distill.settings import AlignerSettings
@@ -47,11 +53,13 @@ def train_aligner(
     device: str | None = None,
     on_step: OnStep | None = None,
 ) -> dict[str, Any]:
-    """Train an aligner and write its folder; returns at once if it is there, made of the same.
+    """Train an aligner and write its folder; goes on after the last whole epoch, and returns at once if it is finished.
 
     The folder is one of sentence-transformers', weights in safetensors, that ``Embedder(folder)`` loads, with what was
     trained on what and how in training.json. It is written whole at the end, with the weights of the epoch that found
-    most of the gold passages of ``val`` (of equals, most of the gold triples), the base itself being epoch 0.
+    most of the gold passages of ``val`` (of equals, most of the gold triples), the base itself being epoch 0. While it
+    is trained, a hidden folder beside it, ``.NAME-training``, holds the best weights and the last epoch's checkpoint;
+    on a CPU, a run that was interrupted and went on ends with the weights of one that was not.
 
     Args:
         base: The model to start from: ``embedded``, a folder, or a hub id.
@@ -81,33 +89,32 @@ def train_aligner(
     }
     if (known := _finished(out, identity)) is not None:
         return known
-    started = time.monotonic()
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as work:
-            watch = _Watch(source, val, settings, Path(work, "best"), on_step)
-            _fit(source, rows, settings, place, work, watch)
-            record = {
-                "base": {"name": Path(base).name if Path(source.name).is_dir() else base, "content": identity["base"]},
-                "data": identity["data"],
-                "settings": asdict(settings),
-                "rows": len(rows),
-                "val_questions": len(val),
-                "steps": watch.step,
-                "seconds": round(time.monotonic() - started, 1),
-                "epochs": watch.epochs,
-                "best": watch.best,
-                "losses": thinned(watch.losses),
-                "versions": {
-                    "python": platform.python_version(),
-                    "torch": torch.__version__,
-                    "transformers": transformers.__version__,
-                    "sentence-transformers": sentence_transformers.__version__,
-                },
-                "identity": identity,
-            }
-            write_json(watch.folder / RECORD, record)
-            watch.folder.replace(out)
+        work = _workplace(out, identity)
+        watch = _Watch(source, val, settings, work / "best", on_step)
+        _fit(source, rows, settings, place, work, watch)
+        record = {
+            "base": {"name": Path(base).name if Path(source.name).is_dir() else base, "content": identity["base"]},
+            "data": identity["data"],
+            "settings": asdict(settings),
+            "rows": len(rows),
+            "val_questions": len(val),
+            "steps": watch.step,
+            "seconds": round(watch.seconds, 1),
+            "epochs": watch.epochs,
+            "best": watch.best,
+            "losses": thinned(watch.losses),
+            "versions": {
+                "python": platform.python_version(),
+                "torch": torch.__version__,
+                "transformers": transformers.__version__,
+                "sentence-transformers": sentence_transformers.__version__,
+            },
+            "identity": identity,
+        }
+        write_json(watch.folder / RECORD, record)
+        watch.folder.replace(out)
+        shutil.rmtree(work)
     except OSError as error:
         raise RunError(f"{out} can't be written: {error.strerror or error}; choose another folder") from None
     return record
@@ -131,12 +138,29 @@ def require_room(out: Path) -> None:
         raise RunError(f"{out} is there already, and is no aligner; choose another folder")
 
 
+def _workplace(out: Path, identity: dict[str, Any]) -> Path:
+    """The folder that the training works in: as it was left, if it was for the same, else empty."""
+    work = out.with_name(f".{out.name}-training")
+    mark = work / "identity.json"
+    if not mark.is_file() or read_json(mark, f"remove {work}") != identity:
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(parents=True)
+        write_json(mark, identity)
+    return work
+
+
+def _last_checkpoint(work: Path) -> Path | None:
+    """The newest that is whole: the trainer writes its state after everything else."""
+    newest_first = map(Path, reversed(sort_checkpoints(str(work))))
+    return next((path for path in newest_first if (path / TRAINER_STATE_NAME).is_file()), None)
+
+
 def _fit(
     source: Embedder,
     rows: Sequence[Row],
     settings: AlignerSettings,
     place: torch.device,
-    work: str,
+    work: Path,
     watch: _Watch,
 ) -> None:
     model = source.load()
@@ -145,20 +169,21 @@ def _fit(
     negatives = {f"negative_{n}": [row.negatives[n] for row in rows] for n in range(len(rows[0].negatives))}
     columns = {"query": [row.query for row in rows], "positive": [row.positive for row in rows], **negatives}
     prompts = {name: model.prompts["query" if name == "query" else "document"] for name in columns}
+    batches = settings.batches(Counter(row.question for row in rows).values())
     arguments = SentenceTransformerTrainingArguments(
-        output_dir=work,
+        output_dir=str(work),
         num_train_epochs=settings.epochs,
         per_device_train_batch_size=settings.batch_size,
         learning_rate=settings.learning_rate,
         weight_decay=settings.weight_decay,
-        warmup_steps=math.ceil(settings.warmup * settings.steps(len(rows))),
+        warmup_steps=math.ceil(settings.warmup * settings.epochs * batches),
         seed=settings.seed,
-        # What comes next in one row must not be wrong in another of the same question.
-        batch_sampler="no_duplicates",
+        batch_sampler=partial(QuestionBatchSampler, rows=rows, batches=batches),
         prompts={name: prompt for name, prompt in prompts.items() if prompt} or None,
         use_cpu=place.type == "cpu",
         dataloader_pin_memory=place.type != "cpu",
-        save_strategy="no",
+        save_strategy="epoch",
+        save_total_limit=1,
         logging_steps=1,
         logging_nan_inf_filter=False,
         report_to="none",
@@ -174,7 +199,10 @@ def _fit(
             callbacks=[watch],
         )
         trainer.remove_callback(PrinterCallback)  # it writes to stdout
-        trainer.train()
+        if checkpoint := _last_checkpoint(work):
+            watch.go_on_from(checkpoint)
+        with quiet_transformers():
+            trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
 
 
 class _Trainer(SentenceTransformerTrainer):
@@ -182,8 +210,8 @@ class _Trainer(SentenceTransformerTrainer):
         """No card is written, and none of what it takes is gathered."""
 
 
-class _Watch(TrainerCallback):
-    """Notes losses, scores every epoch, and keeps the weights of the best."""
+class _Watch(TrainerCallback, ExportableState):
+    """Notes losses, scores every epoch, and keeps the weights of the best. A checkpoint holds what was noted."""
 
     def __init__(
         self, source: Embedder, val: Sequence[Walk], settings: AlignerSettings, folder: Path, on_step: OnStep | None
@@ -193,14 +221,33 @@ class _Watch(TrainerCallback):
         self.epochs: list[dict[str, float]] = []
         self.best: dict[str, float] = {}
         self.step = 0
+        self._started = time.monotonic()
         self._source = source
         self._val = val
         self._n = settings.n
         self._on_step = on_step
 
+    @property
+    def seconds(self) -> float:
+        """Since the training began, without the time between an interruption and going on."""
+        return time.monotonic() - self._started
+
+    def state(self) -> dict[str, Any]:
+        """The trainer writes this into its checkpoints."""
+        noted = {name: getattr(self, name) for name in ("losses", "epochs", "best", "step", "seconds")}
+        return {"args": {}, "attributes": noted}
+
+    def go_on_from(self, checkpoint: Path) -> None:
+        """Note what the training up to a checkpoint noted."""
+        saved = read_json(checkpoint / TRAINER_STATE_NAME, f"remove {checkpoint.parent}")
+        noted = saved["stateful_callbacks"][type(self).__name__]["attributes"]
+        self.losses, self.epochs, self.best, self.step = (noted[name] for name in ("losses", "epochs", "best", "step"))
+        self._started -= noted["seconds"]
+
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """The trainer calls this before the first step."""
-        self._score(0)
+        if not self.epochs:
+            self._score(0)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """And this after each."""

@@ -67,8 +67,9 @@ class Walk:
 
 @dataclass(frozen=True)
 class Row:
-    """What one step of training sees: a query, the triple that comes next, and triples that do not."""
+    """What training sees: a query about a question, the triple that comes next, and triples that do not."""
 
+    question: str
     query: str
     positive: str
     negatives: tuple[str, ...]
@@ -142,7 +143,7 @@ def rows(walks: Sequence[Walk], *, negatives: int, most: int, seed: int) -> list
             wrong = [text for text in wrong if text != fact(triple)]
             if wrong:
                 drawn = islice(cycle(draw.sample(wrong, min(negatives, len(wrong)))), negatives)
-                made.append(Row(look.query, fact(triple), tuple(drawn)))
+                made.append(Row(one.question, look.query, fact(triple), tuple(drawn)))
     return made
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -99,9 +99,9 @@ class AlignerSettings:
         if not 0 <= self.seed < 2**32:  # NumPy takes no other
             raise RunError(f"seed must be at least 0 and below 2**32, not {self.seed}")
 
-    def steps(self, rows: int) -> int:
-        """Optimizer steps that so many rows take."""
-        return self.epochs * math.ceil(rows / self.batch_size)
+    def batches(self, rows: Collection[int]) -> int:
+        """Batches, an optimizer step each, that an epoch takes over so many rows of each question: one a batch."""
+        return max([math.ceil(sum(rows) / self.batch_size), *rows])
 
 
 def _check(settings: Any, positive: Sequence[str], shares: Sequence[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -97,27 +98,27 @@ def align(
         walks, failed = walks + found, failed + lost
     train, val = split(walks, settings.val, settings.seed)
     made = rows(train, negatives=settings.negatives, most=settings.rows, seed=settings.seed)
-    with progress(settings.steps(len(made)), "step") as move:
+    steps = settings.epochs * settings.batches(Counter(row.question for row in made).values())
+    with progress(steps, "step") as move:
         record = train_aligner(base, made, val, out, settings, device=device, on_step=move)
-    steps = {"steps": sum(one.steps for one in walks), "stated": sum(one.stated for one in walks)}
-    questions = {"questions": len(walks), "gold": steps, "failed_passages": failed}
+    gold = {"steps": sum(one.steps for one in walks), "stated": sum(one.stated for one in walks)}
+    questions = {"questions": len(walks), "gold": gold, "failed_passages": failed}
     return questions | {key: value for key, value in record.items() if key not in ("identity", "losses")}
 
 
 def align_plan(trainsets: Sequence[TrainingSet], settings: AlignerSettings) -> Report:
     """What aligning takes at most: LM calls of the extraction by data set, rows, and optimizer steps."""
     extraction: dict[str, Mapping[str, int]] = {}
-    questions = links = 0
+    links: list[int] = []
     for trainset in trainsets:
         benchmark = trainset.benchmark
         cost = extraction_cost(benchmark.passages, trainset.calls)
         free = trainset.recipe.extraction == ANNOTATIONS
         extraction[trainset.name] = {"passages": len(benchmark.passages)} | (dict.fromkeys(cost, 0) if free else cost)
         corpus = {passage.id: passage for passage in benchmark.passages}
-        questions += len(trainset.train)
-        links += sum(min(_links(GoldChain.of(one, corpus)), settings.rows) for one in trainset.train)
-    made = round(links * (1 - settings.val))
-    return {"questions": questions, "extraction": extraction, "rows": made, "steps": settings.steps(made)}
+        links += [min(_links(GoldChain.of(one, corpus)), settings.rows) for one in trainset.train]
+    made, steps = round(sum(links) * (1 - settings.val)), settings.epochs * settings.batches(links)
+    return {"questions": len(links), "extraction": extraction, "rows": made, "steps": steps}
 
 
 def _links(chain: GoldChain) -> int:

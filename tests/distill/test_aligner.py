@@ -24,7 +24,7 @@ def test_the_defaults_are_the_papers():
     settings = AlignerSettings()
     assert {name: getattr(settings, name) for name in paper} == paper
     assert (settings.negatives, settings.warmup, settings.n) == (7, 0.1, 20)
-    assert settings.steps(65) == 20
+    assert settings.batches([1] * 65) == 2 and settings.batches([7, 3]) == 7 and settings.batches([]) == 0
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,10 @@ def test_the_epoch_that_finds_most_is_kept(base, walks, tmp_path):
 
     look = walks[0].looks[0]
     asked = walk_of(look, right=[triple for triple in look.offered if triple != DIRECTED][:3])
-    made = [Row(row.query, row.negatives[0], (row.positive,)) for row in rows([asked], negatives=1, most=8, seed=0)]
+    made = [
+        Row(row.question, row.query, row.negatives[0], (row.positive,))
+        for row in rows([asked], negatives=1, most=8, seed=0)
+    ]
     settings = AlignerSettings(epochs=8, batch_size=4, learning_rate=1e-2, temperature=0.1, negatives=1)
     record = train_aligner(str(base), made, [asked], tmp_path / "out", settings, device="cpu")
     scores = [(entry["passage_recall@5"], entry["triple_recall@5"]) for entry in record["epochs"]]
@@ -162,6 +165,37 @@ def test_the_epoch_that_finds_most_is_kept(base, walks, tmp_path):
     rank = _rank_with(Embedder(str(tmp_path / "out"), device="cpu"), [asked])
     kept = (passage_recall([asked], rank, k=5, n=20), triple_recall([asked], rank, n=5))
     assert kept == pytest.approx(max(scores), abs=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dies_at", [12, 13])  # the last step of the third epoch, the first of the fourth
+def test_a_training_that_was_killed_goes_on(base, walks, tmp_path, dies_at):
+    """To the same record and the same weights; the epochs before are not trained again."""
+    from cirag_dspy.distill.aligner import train_aligner
+
+    made, seen = rows(walks, negatives=1, most=8, seed=0), []
+    settings = AlignerSettings(epochs=6, batch_size=4, learning_rate=1e-2, temperature=0.1, negatives=1)
+    whole = train_aligner(str(base), made, walks, tmp_path / "whole", settings, device="cpu")
+
+    def dies(step, total):
+        if step == dies_at:
+            raise KeyboardInterrupt
+
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        train_aligner(str(base), made, walks, out, settings, device="cpu", on_step=dies)
+    assert not out.exists() and (tmp_path / ".out-training").is_dir()
+    (tmp_path / ".out-training" / "checkpoint-999").mkdir()  # killed while it was written
+    resumed = train_aligner(
+        str(base), made, walks, out, settings, device="cpu", on_step=lambda step, total: seen.append(step)
+    )
+    assert seen == list(range(9 if dies_at == 12 else 13, 25))
+    for record in (whole, resumed):
+        assert record.pop("seconds") > 0
+    assert resumed == whole
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "out")]
+    assert weights[0] == weights[1]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "whole"]
 
 
 def walk_of(look, right):
