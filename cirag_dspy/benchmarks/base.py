@@ -82,7 +82,7 @@ class Question:
         ``supporting`` and ``evidences`` stay as published, for the official scores. ``gold_passages`` and
         ``gold_sentences`` (``(passage id, sentence index)``) hold what is in the corpus, for retrieval and teachers,
         ``gold_missing`` counts the gold passages that are not;
-        ``paragraphs`` maps the ids of the question's own paragraphs to the data set's index of each.
+        ``paragraphs`` maps the question's own paragraphs, by their ids in the corpus, to the data set's index of each.
         """
         own = [passage for _, passage in self.paragraphs]
         passages, sentences, missing = resolver.resolve(self.gold, own)
@@ -96,7 +96,8 @@ class Question:
             )
         paragraphs: dict[str, int] = {}
         for index, passage in self.paragraphs:
-            paragraphs.setdefault(passage.id, index)
+            found = resolver.find(Gold(passage.title, passage=passage), own)
+            paragraphs.setdefault((found or passage).id, index)
         return dspy.Example(
             id=self.id,
             question=self.question,

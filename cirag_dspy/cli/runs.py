@@ -175,7 +175,7 @@ def run_plan(
                 program = run.build(opened)
                 for _, module in program.named_sub_modules(Extract):
                     module.load_state(opener.extracting.dump_state())  # of one index, triples have one writer
-                    module.set_lm(models.extractor)
+                    module.set_lm(models.extractor.copy(cache=False) if run.alone else models.extractor)
                 with (
                     common.progress(len(benchmark.examples), "question", quiet) as bar,
                     dspy.context(lm=models.of(run)),

@@ -91,6 +91,7 @@ def unit(vectors: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(vectors / np.where(norms > 0, norms, 1))
 
 
+TRAINING_RECORD = "training.json"
 UNTRIED = object()
 
 
@@ -124,7 +125,8 @@ class Embedder:
         self.batch_size = batch_size
         self._device = device
         self._trust_remote_code = trust_remote_code
-        self._family = family_of(self.name)
+        # What was trained here has its base's prompts in its configuration, wherever it lies.
+        self._family = None if Path(self.name, TRAINING_RECORD).is_file() else family_of(self.name)
         self._query_prompt = query_prompt
         self._passage_prompt = passage_prompt
         self._model: SentenceTransformer | None = None

@@ -25,7 +25,7 @@ from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import sort_checkpoints
 
-from cirag_dspy.corpus.embedder import Embedder, unit
+from cirag_dspy.corpus.embedder import TRAINING_RECORD, Embedder, unit
 from cirag_dspy.corpus.ranker import content_of
 from cirag_dspy.corpus.shelves import fact
 from cirag_dspy.distill.batches import QuestionBatchSampler
@@ -39,7 +39,6 @@ from cirag_dspy.schema import Triple
 
 __all__ = ["AlignerSettings", "require_room", "train_aligner"]
 
-RECORD = "training.json"
 OnStep = Callable[[int, int], None]
 
 
@@ -112,7 +111,7 @@ def train_aligner(
             },
             "identity": identity,
         }
-        write_json(watch.folder / RECORD, record)
+        write_json(watch.folder / TRAINING_RECORD, record)
         watch.folder.replace(out)
         shutil.rmtree(work)
     except OSError as error:
@@ -121,8 +120,8 @@ def train_aligner(
 
 
 def _finished(out: Path, identity: dict[str, Any]) -> dict[str, Any] | None:
-    if (out / RECORD).is_file():
-        record = read_json(out / RECORD, "choose another folder")
+    if (out / TRAINING_RECORD).is_file():
+        record = read_json(out / TRAINING_RECORD, "choose another folder")
         if record.get("identity") == identity:
             return record
         raise RunError(f"{out} holds an aligner made of other data or settings; choose another folder")
@@ -132,7 +131,7 @@ def _finished(out: Path, identity: dict[str, Any]) -> dict[str, Any] | None:
 
 def require_room(out: Path) -> None:
     """Raise RunError if something that is no aligner is where one is to be."""
-    if (out / RECORD).is_file():
+    if (out / TRAINING_RECORD).is_file():
         return
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise RunError(f"{out} is there already, and is no aligner; choose another folder")

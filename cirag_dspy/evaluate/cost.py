@@ -6,13 +6,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cirag_dspy.benchmarks.base import Benchmark
-from cirag_dspy.evaluate.question_costs import FACT, QUESTION, QUESTION_COSTS, REPLY, system_size
+from cirag_dspy.evaluate.question_costs import (
+    FACT,
+    QUESTION,
+    QUESTION_COSTS,
+    REPLY,
+    TRIPLES_PER_PASSAGE,
+    system_size,
+)
 from cirag_dspy.schema import Passage
 from cirag_dspy.signatures import AnswerIfSufficient, ExtractTriples, FindEntities, JudgeAnswer, RelateEntities
 
 # English prose has about this many characters a token; exact counts would need the LM's own tokenizer.
 CHARACTERS_PER_TOKEN = 4
-TRIPLES_PER_PASSAGE = 10
 
 
 def extraction_cost(passages: Sequence[Passage], calls: str) -> dict[str, int]:
@@ -29,7 +35,8 @@ def extraction_cost(passages: Sequence[Passage], calls: str) -> dict[str, int]:
 
 
 def run_cost(benchmark: Benchmark, system: str, settings: Mapping[str, Any]) -> dict[str, int]:
-    """LM calls and tokens that answering a benchmark's questions takes at most, every hop and level being needed.
+    """LM calls and tokens that answering a benchmark's questions takes at most, every hop and level being needed; where
+    no reply is asked for again.
 
     Empty for a system that ``QUESTION_COSTS`` lacks.
     """

@@ -36,6 +36,7 @@ from cirag_dspy.signatures import (
 
 # What a reply, a fact and a question take, in characters, as measured with gpt-3.5's triples on MuSiQue passages.
 REPLY, FACT, QUESTION = 240, 60, 100
+TRIPLES_PER_PASSAGE = 10
 
 Settings = Mapping[str, Any]
 
@@ -45,8 +46,10 @@ def _native_rag(settings: Settings, passage: int) -> tuple[int, int]:
 
 
 def _cirag(settings: Settings, passage: int) -> tuple[int, int]:
+    """The last level and the forced answer read K passages each: core triples come from fewer than are retrieved."""
     hops, levels = settings["max_hops"], len(settings["levels"])
-    prompt = _conversation(Integrate, hops, 2 * QUESTION + settings["n"] * FACT)
+    shown = settings["n"] if settings["rank"] else settings["k"] * TRIPLES_PER_PASSAGE
+    prompt = _conversation(Integrate, hops, 2 * QUESTION + shown * FACT)
     prompt += levels * (system_size(AnswerIfSufficient) + QUESTION)
     return hops + levels + 1, prompt + _read(2 * settings["k"] * passage)
 
@@ -160,6 +163,7 @@ def _earlier(calls: int) -> int:
 
 
 # What a question takes at most, by system: (settings, characters of a passage) -> LM calls, characters of the prompts.
+# A reply of no use, and a reader's refusal, is asked for once more: that is not in it.
 QUESTION_COSTS: dict[str, Callable[[Settings, int], tuple[int, int]]] = {
     "cirag": _cirag,
     "d2f_reag": _d2f_reag,

@@ -121,7 +121,10 @@ def _tokens(prediction: dspy.Prediction) -> tuple[tuple[bytes, float], ...]:
     """DSPy passes on what a provider reports, as OpenAI has it: bytes only where a token is not whole characters."""
     content = getattr(prediction.get("logprobs"), "content", None) or ()
     return tuple(
-        (bytes(given) if (given := getattr(token, "bytes", None)) else token.token.encode(), float(token.logprob))
+        (
+            bytes(given) if (given := getattr(token, "bytes", None)) else token.token.encode("utf-8", "replace"),
+            float(token.logprob),
+        )
         for token in content
     )
 

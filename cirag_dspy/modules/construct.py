@@ -19,8 +19,8 @@ class Construct(dspy.Module):
         extract: Extracts the triples of passages that have none yet, at query time; ``None`` leaves those out.
         k: Passages per query (K).
         n: Candidate triples per query (N).
-        rank: Whether candidates are ranked against the query by the retriever; if not, they come in the order of their
-            passages (the paper's ablation "w/o ranker").
+        rank: Whether candidates are ranked against the query by the retriever; if not, all triples of the passages are
+            candidates, in their order (the paper's ablation "w/o reranker", section 4.5).
         threads: LM calls at a time for passages without triples.
     """
 
@@ -50,14 +50,14 @@ class Construct(dspy.Module):
             exclude: Triples already in the evidence, which are not offered again.
 
         Returns:
-            A prediction with ``passages`` (ids, best first) and ``candidates`` (triples, best first, at most N).
+            A prediction with ``passages`` (ids, best first) and ``candidates`` (triples: the N best, or all).
         """
         hits = self.index.search(query, self.k)
         ids = [hit.passage.id for hit in hits]
         if self.extract is not None:
             extract_missing(self.index, self.extract, [hit.passage for hit in hits], threads=self.threads)
         ordered = distinct_facts(self.index, ids, exclude)
-        candidates = self.index.rank(query, ordered, self.n) if self.rank else ordered[: self.n]
+        candidates = self.index.rank(query, ordered, self.n) if self.rank else ordered
         return dspy.Prediction(passages=ids, candidates=candidates)
 
 

@@ -13,8 +13,10 @@ from cirag_dspy.modules.reader import shorter
 from cirag_dspy.signatures import ContinueReasoning
 from cirag_dspy.text import one_line
 
-# "Not enough is known" and "It can't be answered" mean yes here, so yes and no themselves count alone.
-_RETRIEVE = re.compile(r"\b(?:(yes|true)|no|false)\b", re.I)
+# "Not enough is known" and "There is no information" mean yes here, so yes and no count only where they stand for
+# themselves: before a comma or the like, or at the end.
+_WORD = r"\b(?:(yes|true)|no|false)\b"
+_RETRIEVE = re.compile(rf"^\W*{_WORD}(?=[\s*_\"']*[,.;:!\u2013\u2014-])|{_WORD}\W*$", re.I)
 
 
 class Think(dspy.Module):
@@ -44,7 +46,7 @@ def _retrieve(reply: Reply) -> bool | None:
     """Whether knowledge is missing, as the first line says; ``None`` where it doesn't."""
     line = next(filter(None, map(str.strip, reply["retrieve"].splitlines())), "")
     match = _RETRIEVE.search(line)
-    return None if match is None else bool(match[1])
+    return None if match is None else bool(match[1] or match[2])
 
 
 def _unclear(reply: Reply) -> str:

@@ -32,7 +32,7 @@ class CIRAGModule(dspy.Module):
         n: Candidate triples per hop (N).
         max_hops: Hops at most (L).
         levels: Granularities of the cascade, of ``triples``, ``sentences`` and ``passages``.
-        rank: Whether the retriever ranks the candidates.
+        rank: Whether the retriever ranks the triples, and the best N are the candidates; if not, all are.
         min_hops: Hops at least, as long as there is something new to show. Where the integrator asks for nothing
             before, or again for the same, the next hop searches with the question and the newest name in the evidence,
             and shows only what is new. 1 is the paper's; more is meant for small models, which stop too early.

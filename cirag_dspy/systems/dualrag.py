@@ -60,6 +60,8 @@ class DualRAG(dspy.Module):
         sources, level = knowledge.sources(), "summary"
         notes = [*knowledge.lines(), *thoughts]
         answer = self.answer(question=question, notes=notes).answer if notes else ""
+        if is_refusal(answer) and not trail.hops:  # it thought that it knew
+            trail.search(question)
         passages = round_robin([[*sources, *trail.passages()]])
         if passages and is_refusal(answer):
             answer, level = self.default(question=question, passages=passages[: self.k]).answer, "default"

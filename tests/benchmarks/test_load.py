@@ -174,6 +174,15 @@ def test_corpus_keeps_ids_and_sentences(folder):
     assert (first.id, first.sentences, second.text) == ("7", ("One.", "Two."), "Three.")
 
 
+def test_the_paragraphs_of_a_question_have_the_ids_of_the_corpus(tmp_path):
+    paragraphs = MUSIQUE["paragraphs"]
+    rows = [{"id": f"p{one['idx']}", "title": one["title"], "text": one["paragraph_text"]} for one in paragraphs]
+    file, corpus = write(tmp_path / "dev.jsonl", [MUSIQUE]), write(tmp_path / "c.jsonl", rows)
+    example = load_benchmark("musique", data_file=file, corpus=corpus).examples[0]
+    assert example.paragraphs == {"p0": 0, "p1": 1, "p2": 2, "p3": 3}
+    assert set(example.gold_passages) == {"p1", "p2"}
+
+
 def test_datasets_is_imported_late():
     code = "import sys, cirag_dspy.benchmarks; sys.exit('datasets' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -50,6 +50,21 @@ def test_extraction_pays_offline_first_or_online_as_it_goes(inside, tmp_path):
     assert len(inside.prompts) == 89 + offline + online
 
 
+def test_online_extraction_is_paid_for_whatever_is_in_the_cache(inside, tmp_path, monkeypatch):
+    opened = inside.open
+
+    def cached(options, spec, **settings):
+        lm = opened(options, spec, **settings)
+        lm.cache = True
+        return lm
+
+    inside.open = cached
+    done = inside("ablate", "extraction", *DEMO, "--out", tmp_path / "run", "--json")
+    assert done.exit_code == 0, done.stderr
+    online = json.loads(done.stdout)["runs"]["online"]
+    assert online["summary"]["lm"]["calls"] >= online["extraction"]["done"] > 0
+
+
 def test_a_file_of_settings(inside, tmp_path):
     grid = tmp_path / "mine.toml"
     grid.write_text(

@@ -75,6 +75,16 @@ def test_other_models_get_the_prompts_of_their_configuration(spy):
     assert family_of("BAAI/bge-m3") is None
 
 
+def test_what_was_trained_here_keeps_its_bases_prompts_wherever_it_lies(spy, tmp_path):
+    # E3
+    spy.prompts = {"query": "", "document": ""}
+    folder = tmp_path / "e5-base-runs" / "my-aligner"
+    folder.mkdir(parents=True)
+    assert Embedder(str(folder)).query_prompt == "query: "
+    (folder / "training.json").write_text("{}")
+    assert (Embedder(str(folder)).query_prompt, Embedder(str(folder)).passage_prompt) == ("", "")
+
+
 def test_prompts_can_be_given(spy):
     embedder = Embedder("intfloat/e5-base-v2", query_prompt="Q: ", passage_prompt="")
     embedder.encode_query("q")

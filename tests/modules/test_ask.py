@@ -89,6 +89,11 @@ def test_tokens_come_with_their_log_probabilities_where_they_were_asked_for():
     assert call(["answer: Paris"], config={"logprobs": True})[0].tokens == ()
 
 
+def test_tokens_that_are_no_text_do_not_end_the_question():
+    asked, _ = call([scored("thought: t\nanswer: \ud800x")], config={"logprobs": True})
+    assert b"".join(token for token, _ in asked.tokens) == b"thought: t\nanswer: ?x"
+
+
 def test_tokens_that_are_no_whole_characters_come_as_bytes():
     halves = [
         TokenLogprob("answer: S", -0.1),

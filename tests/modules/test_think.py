@@ -22,6 +22,8 @@ def think(*replies):
         ("The answer is no.", False),
         ("No, the knowledge is enough", False),
         ("\n\nno\nyes", False),
+        ("**no** - enough is known", False),
+        ("No birthplace is known yet, so yes", True),
     ],
 )
 def test_whether_knowledge_is_missing(text, retrieve):
@@ -30,7 +32,16 @@ def test_whether_knowledge_is_missing(text, retrieve):
 
 
 @pytest.mark.parametrize(
-    "text", ["Not enough is known yet", "It cannot be answered yet", "None of it is known", "I know"]
+    "text",
+    [
+        "Not enough is known yet",
+        "It cannot be answered yet",
+        "None of it is known",
+        "I know",
+        "There is no information about the birthplace.",
+        "The birthplace is missing; no passage states it.",
+        "No information on it",
+    ],
 )
 def test_what_says_neither_is_asked_once_more_and_then_means_that_it_is_missing(text):
     assert think(f"thought: t\nretrieve: {text}", "thought: t\nretrieve: no")[0].retrieve is False

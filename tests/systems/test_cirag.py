@@ -273,11 +273,14 @@ def test_garbage_at_a_hop_keeps_the_evidence_before_it(filled):
     assert "problem: the reply has no core:" in garbage[1][-1]["content"]
 
 
-def test_without_the_ranker_candidates_come_in_passage_order(filled):
+def test_without_the_ranker_all_triples_are_candidates_in_passage_order(filled):
     question = "Who directed Harbor Song?"
     ranked, _ = ask(filled, GoldLM([DIRECTED], ["none"], "x"), question, n=2)
     plain, _ = ask(filled, GoldLM([DIRECTED], ["none"], "x"), question, n=2, rank=False)
-    assert plain.hops[0].candidates == TRIPLES["Harbor Song"]
+    assert plain.hops[0].candidates[:2] == TRIPLES["Harbor Song"]
+    found = filled.triples(plain.hops[0].passage_ids)
+    assert set(plain.hops[0].candidates) == {triple for triples in found.values() for triple in triples}
+    assert len(ranked.hops[0].candidates) == 2
     assert ranked.hops[0].candidates[0] == TRIPLES["Harbor Song"][1]
 
 

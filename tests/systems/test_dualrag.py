@@ -162,6 +162,19 @@ def test_no_need_of_knowledge_searches_nothing(index):
     assert (prediction.hops, prediction.passages, prediction.citations) == ([], [], [])
 
 
+def test_knowledge_that_is_none_is_searched_for_with_the_question(index):
+    """It thinks that it knows, and then refuses: the passages get their say."""
+    prediction, _ = run(
+        DualRAG(index, k=2),
+        "Is Velden a town?",
+        ContinueReasoning=[think("It is known.", "no")],
+        AnswerFromNotes=["answer: unanswerable"],
+        AnswerAnyway=["answer: yes"],
+    )
+    assert (prediction.answer, prediction.level, prediction.stopped) == ("yes", "default", "sufficient")
+    assert queries(prediction) == ["Is Velden a town?"] and len(prediction.passages) == 2
+
+
 def test_it_ends_at_max_hops(index):
     prediction, lm = run(
         DualRAG(index, k=2, max_hops=2),
