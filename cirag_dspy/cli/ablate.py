@@ -42,7 +42,10 @@ def ablate(
     no_cache: common.NoCache = False,
     extract: Annotated[
         str | None,
-        typer.Option(help="When triples are extracted, as of eval; default: offline.", rich_help_panel="System"),
+        typer.Option(
+            help="When triples are extracted, as of eval; default: offline, of a single variant online.",
+            rich_help_panel="System",
+        ),
     ] = None,
     index: runs.Index = None,
     embedder: common.EmbedderName = "embedded",
@@ -50,7 +53,13 @@ def ablate(
     out: Annotated[Path | None, typer.Option(help="Folder of the runs; default: runs/DATASET-GRID-SYSTEM-LM.")] = None,
     threads: common.Threads = 8,
     resume: runs.Resume = False,
-    against: runs.Against = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            help="What the others are compared with; default: the variant that changes nothing, else the first.",
+            rich_help_panel="Report",
+        ),
+    ] = None,
     csv: runs.Csv = None,
     markdown: runs.Markdown = None,
     plot: Annotated[

@@ -48,7 +48,10 @@ def align(
     as_json: common.Json = False,
     quiet: common.Quiet = False,
 ) -> None:
-    """Train the model that ranks candidate triples, for ask and eval --aligner. Defaults are KiRAG's."""
+    """Train the model that ranks candidate triples, for ask and eval --aligner; goes on after the last whole epoch.
+
+    Defaults are KiRAG's.
+    """
     from cirag_dspy.distill.settings import AlignerSettings
 
     settings = AlignerSettings(
