@@ -46,16 +46,16 @@ def draw(
     with matplotlib.rc_context({"svg.hashsalt": "cirag-dspy", "text.parse_math": False}):
         figure = Figure(figsize=(7, 4), layout="constrained")
         axes = figure.subplots()
-        for score, name in (("f1", "F1"), ("em", "EM")):
+        for score, name, aside in (("f1", "F1", -0.08), ("em", "EM", 0.08)):
             found = [run["scores"][score] for run in runs.values()]
             means = [100 * one["mean"] for one in found]
             bars = [
                 [100 * (one["mean"] - (one["mean"] if one["low"] is None else one["low"])) for one in found],
                 [100 * ((one["mean"] if one["high"] is None else one["high"]) - one["mean"]) for one in found],
             ]
-            axes.errorbar(
-                places, means, yerr=bars, marker="o", capsize=3, linestyle="" if xs is None else "-", label=name
-            )
+            # Names have room for the two beside each other; numbers stay where they are.
+            where, line = (places, "-") if xs is not None else ([place + aside for place in places], "")
+            axes.errorbar(where, means, yerr=bars, marker="o", capsize=3, linestyle=line, label=name)
         if xs is None:
             axes.set_xticks(places, list(runs), rotation=30, ha="right")
         elif len(places) <= 12:
