@@ -60,7 +60,8 @@ class _Batch:
         self._wrong: set[str] = set()
 
     def takes(self, row: Row) -> bool:
-        return row.positive not in self._right | self._wrong and self._right.isdisjoint(row.negatives)
+        contradicted = row.positive in self._right or row.positive in self._wrong
+        return not contradicted and self._right.isdisjoint(row.negatives)
 
     def add(self, number: int, row: Row) -> None:
         self.numbers.append(number)
