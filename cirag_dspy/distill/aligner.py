@@ -6,7 +6,6 @@ import math
 import platform
 import shutil
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -86,10 +85,12 @@ def train_aligner(
         "data": digest([[list(map(str, asdict(row).values())) for row in rows], [one.question for one in val]]),
         "settings": asdict(settings),
     }
+    work = out.with_name(f".{out.name}-training")
     if (known := _finished(out, identity)) is not None:
+        shutil.rmtree(work, ignore_errors=True)  # where it was killed after its last step
         return known
     try:
-        work = _workplace(out, identity)
+        _prepare(work, identity)
         watch = _Watch(source, val, settings, work / "best", on_step)
         _fit(source, rows, settings, place, work, watch)
         record = {
@@ -137,15 +138,13 @@ def require_room(out: Path) -> None:
         raise RunError(f"{out} is there already, and is no aligner; choose another folder")
 
 
-def _workplace(out: Path, identity: dict[str, Any]) -> Path:
-    """The folder that the training works in: as it was left, if it was for the same, else empty."""
-    work = out.with_name(f".{out.name}-training")
+def _prepare(work: Path, identity: dict[str, Any]) -> None:
+    """Make the folder that the training works in: as it was left, if it was for the same, else empty."""
     mark = work / "identity.json"
     if not mark.is_file() or read_json(mark, f"remove {work}") != identity:
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
         write_json(mark, identity)
-    return work
 
 
 def _last_checkpoint(work: Path) -> Path | None:
@@ -168,7 +167,7 @@ def _fit(
     negatives = {f"negative_{n}": [row.negatives[n] for row in rows] for n in range(len(rows[0].negatives))}
     columns = {"query": [row.query for row in rows], "positive": [row.positive for row in rows], **negatives}
     prompts = {name: model.prompts["query" if name == "query" else "document"] for name in columns}
-    batches = settings.batches(Counter(row.question for row in rows).values())
+    batches = settings.batches([row.question for row in rows])
     arguments = SentenceTransformerTrainingArguments(
         output_dir=str(work),
         num_train_epochs=settings.epochs,

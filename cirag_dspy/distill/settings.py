@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -99,9 +100,9 @@ class AlignerSettings:
         if not 0 <= self.seed < 2**32:  # NumPy takes no other
             raise RunError(f"seed must be at least 0 and below 2**32, not {self.seed}")
 
-    def batches(self, rows: Collection[int]) -> int:
-        """Batches, an optimizer step each, that an epoch takes over so many rows of each question: one a batch."""
-        return max([math.ceil(sum(rows) / self.batch_size), *rows])
+    def batches(self, questions: Collection[str]) -> int:
+        """Batches of an epoch, an optimizer step each, over rows of these questions: one row of a question a batch."""
+        return max([math.ceil(len(questions) / self.batch_size), *Counter(questions).values()])
 
 
 def _check(settings: Any, positive: Sequence[str], shares: Sequence[str]) -> None:

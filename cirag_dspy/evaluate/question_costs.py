@@ -46,7 +46,7 @@ def _native_rag(settings: Settings, passage: int) -> tuple[int, int]:
 
 
 def _cirag(settings: Settings, passage: int) -> tuple[int, int]:
-    """The last level and the forced answer read K passages each: core triples come from fewer than are retrieved."""
+    """The last level and the forced answer count as K passages each; core triples of several hops may be of more."""
     hops, levels = settings["max_hops"], len(settings["levels"])
     shown = settings["n"] if settings["rank"] else settings["k"] * TRIPLES_PER_PASSAGE
     prompt = _conversation(Integrate, hops, 2 * QUESTION + shown * FACT)

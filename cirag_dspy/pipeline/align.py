@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -98,7 +97,7 @@ def align(
         walks, failed = walks + found, failed + lost
     train, val = split(walks, settings.val, settings.seed)
     made = rows(train, negatives=settings.negatives, most=settings.rows, seed=settings.seed)
-    steps = settings.epochs * settings.batches(Counter(row.question for row in made).values())
+    steps = settings.epochs * settings.batches([row.question for row in made])
     with progress(steps, "step") as move:
         record = train_aligner(base, made, val, out, settings, device=device, on_step=move)
     gold = {"steps": sum(one.steps for one in walks), "stated": sum(one.stated for one in walks)}
@@ -109,16 +108,19 @@ def align(
 def align_plan(trainsets: Sequence[TrainingSet], settings: AlignerSettings) -> Report:
     """What aligning takes at most: LM calls of the extraction by data set, rows, and optimizer steps."""
     extraction: dict[str, Mapping[str, int]] = {}
-    links: list[int] = []
+    links: list[str] = []
+    questions = 0
     for trainset in trainsets:
         benchmark = trainset.benchmark
         cost = extraction_cost(benchmark.passages, trainset.calls)
         free = trainset.recipe.extraction == ANNOTATIONS
         extraction[trainset.name] = {"passages": len(benchmark.passages)} | (dict.fromkeys(cost, 0) if free else cost)
         corpus = {passage.id: passage for passage in benchmark.passages}
-        links += [min(_links(GoldChain.of(one, corpus)), settings.rows) for one in trainset.train]
-    made, steps = round(sum(links) * (1 - settings.val)), settings.epochs * settings.batches(links)
-    return {"questions": len(links), "extraction": extraction, "rows": made, "steps": steps}
+        questions += len(trainset.train)
+        for one in trainset.train:
+            links += [f"{trainset.name} {one.id}"] * min(_links(GoldChain.of(one, corpus)), settings.rows)
+    made, steps = round(len(links) * (1 - settings.val)), settings.epochs * settings.batches(links)
+    return {"questions": questions, "extraction": extraction, "rows": made, "steps": steps}
 
 
 def _links(chain: GoldChain) -> int:
