@@ -15,18 +15,24 @@ from typing import Any
 
 from dspy.lm15 import InvalidRequestError, Message, Request, Response, Usage, response_to_events
 
+from cirag_dspy.lms import reasoner
 from cirag_dspy.lms.gold import GoldChain
 from cirag_dspy.lms.patterns import pattern_triples
 from cirag_dspy.schema import Passage, Triple
 from cirag_dspy.signatures import NO_QUERY, REFUSAL
 from cirag_dspy.text import fact_lines, match_key, words
 
-_INPUTS = "title|passage|entities|question|query|chain|facts|evidence|passages|problem"
-_OUTPUTS = "thought|core|next_query"
+_INPUTS = (
+    "title|passage|entities|question|query|chain|facts|evidence|passages|thoughts|observation|reasoning|open_questions"
+    "|previous|subquestion|finding|problem"
+)
+_OUTPUTS = "thought|core|next_query|action"
 _LABEL = re.compile(rf"^(?:({_INPUTS}|{_OUTPUTS}):[ ]?|\[\[ ## (\w+) ## \]\]\n?)", re.M)
 _REMINDER = "\n\nRespond with the corresponding output fields"  # DSPy's own, behind the last field
 _CLOSED_QUESTION = re.compile(r"^(?:are|is|was|were|do|does|did|has|have|can)\b(?!.*\bor\b)", re.I)
 _CHOICE = re.compile(r"(?:,|:|\bbetween)\s+(?P<one>[^,]+(?:, [^,]+)*?),? (?:or|and) (?P<other>[^,?]+?)\s*\?*$")
+_REASONS = re.compile(r"^reasoning:|\[\[ ## reasoning ## \]\]", re.M)  # an output that tells two signatures apart
+_SPLITS = re.compile(r"^questions:|\[\[ ## questions ## \]\]", re.M)
 MOST_PER_STEP = 2
 # Of the rules below, in `gold` and in `patterns`: another version is another teacher, whose replies must not be mixed
 # with those of the last.
@@ -34,7 +40,7 @@ VERSION = 4
 
 
 class AnnotationsEngine:
-    """Answers extraction, integration, chain completion, sufficiency-gated and forced answering from gold annotations.
+    """Answers the prompts of CIRAG, KiRAG, D2F-ReAG, IRCoT, ReAct and plain RAG from gold annotations.
 
     Args:
         examples: Questions with their gold, as ``load_benchmark`` makes them.
@@ -53,6 +59,8 @@ class AnnotationsEngine:
         # By the content that a prompt shows: a corpus may have ids of its own.
         self._ids = {Passage.create(passage.title, passage.text).id: passage.id for passage in passages}
         self._chains = {match_key(example.question): GoldChain.of(example, corpus) for example in examples}
+        parts = (part for chain in self._chains.values() for part in chain.parts().items())
+        self._parts = {match_key(question): part for question, part in parts}
         self._triples = dict(triples or {})
         self._gold: dict[str, list[tuple[str, str, str]]] = {}
         for chain in self._chains.values():
@@ -67,7 +75,7 @@ class AnnotationsEngine:
         """Answer one request.
 
         Raises:
-            InvalidRequestError: The prompt is none of the package's signatures, or its question has no annotations.
+            InvalidRequestError: The prompt is of none of these systems, or its question has no annotations.
         """
         marked = bool(request.messages) and "[[ ## " in (request.messages[-1].text or "")
         turns = [(message.role, _fields(message.text or "")) for message in request.messages]
@@ -91,13 +99,16 @@ class AnnotationsEngine:
     def _reply(self, system: str, turns: list[tuple[str, dict[str, str]]]) -> dict[str, str]:
         asked = turns[-1][1] if turns else {}
         if "question" in asked:
-            chain = self._chains.get(match_key(asked["question"]))
+            key = match_key(asked["question"])
+            chain = self._chains.get(key) or self._parts.get(key)
             if chain is None:
                 raise _unknown(f"it has no annotations for the question {asked['question'][:80]!r}")
             # Facts come last: a passage with the title "facts" may open a line of the others.
             if "evidence" in asked:
                 # No thought: a 135M student taught to write the chain before its answer made chains up.
                 return {"answer": chain.answer_in(asked["evidence"].splitlines(), asked["question"]) or REFUSAL}
+            if (reply := _reasoned(chain, turns, system)) is not None:
+                return reply
             if "passages" in asked:
                 told = chain.answer_in(asked["passages"].splitlines(), asked["question"])
                 return {"answer": told or _guess(asked["question"]) or REFUSAL}
@@ -107,7 +118,8 @@ class AnnotationsEngine:
                 return self._integrate(chain, turns)
         elif "passage" in asked:
             return self._extract(system, asked)
-        raise _unknown("it answers this package's own prompts only; give a real LM for anything else")
+        systems = "cirag, kirag, d2f_reag, ircot, react and native_rag"
+        raise _unknown(f"it knows the prompts of {systems}; give a real LM for anything else")
 
     def _extract(self, system: str, asked: Mapping[str, str]) -> dict[str, str]:
         passage = Passage.create(asked.get("title", ""), asked["passage"])
@@ -167,6 +179,26 @@ class AsyncAnnotationsEngine:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> AsyncAnnotationsEngine:
         return self
+
+
+def _reasoned(chain: GoldChain, turns: list[tuple[str, dict[str, str]]], system: str) -> dict[str, str] | None:
+    """The reply to a prompt of IRCoT, ReAct or D2F-ReAG, told by its inputs; ``None`` to another one."""
+    asked = turns[-1][1]
+    if "observation" in asked:
+        return reasoner.next_action(chain, [fields for _, fields in turns], _guess)
+    if {"thoughts", "passages"} <= asked.keys():
+        return reasoner.next_thought(chain, asked, _guess)
+    if "previous" in asked:
+        return reasoner.update(chain, asked, _guess)
+    if "finding" in asked:
+        return reasoner.check(chain, asked)
+    if "open_questions" in asked:
+        return reasoner.rewrite(chain, asked)
+    if "reasoning" in asked:
+        return reasoner.judge(chain, asked)
+    if "passages" in asked and _REASONS.search(system):
+        return reasoner.reason(chain, asked, _guess)
+    return reasoner.decompose(chain, asked) if asked.keys() == {"question"} and _SPLITS.search(system) else None
 
 
 def _complete(chain: GoldChain, asked: Mapping[str, str]) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cirag_dspy.schema import Passage
@@ -47,6 +47,12 @@ class Step:
         """Whether a fact is about what this step's passage is about, and that is named in the words ``seen``."""
         named = content_words(_BRACKETS.sub("", self.title))
         return bool(named) and named <= set(words(line)) and named <= set(seen)
+
+    def statement(self, query: str) -> str:
+        """The step's fact in words that state it, ``query`` being its own with all names filled in."""
+        said = self.support.rstrip(".")
+        told = f"{query.rstrip('? ')}: {self.answer}" if self.answer else said
+        return next(filter(self.holds, (told, f"{self.title}, {told}", said)), told)
 
     def leads(self, line: str) -> bool:
         """Whether a fact comes from the sentence that states this step."""
@@ -116,7 +122,7 @@ class GoldChain:
                     if number not in kept:
                         kept.append(number)
         pool = [*known, *(facts[number] for number in kept)]
-        seen = set(words(question)).union(*(words(fact) for fact in pool))
+        seen = _all_words([question, *pool])
         for step in self.steps:
             if not any(step.holds(fact) or step.is_about(fact, seen) for fact in pool):
                 found = [number for number, fact in facts.items() if step.leads(fact) and step.is_about(fact, seen)]
@@ -130,20 +136,59 @@ class GoldChain:
         Empty when all is found, or when what is missing could only be named by one who has seen the gold.
         """
         for number in self.open_steps(question, known):
-            query = _REFERENCE.sub(lambda match: self._answer(match[1]), self.steps[number].query)
+            query = self._filled(number)
             if match_key(query) not in asked:
                 return query
         return ""
+
+    def is_complete(self, known: Sequence[str]) -> bool:
+        """Whether facts answer the question: they state the last step, or, if it takes them, all."""
+        found = self._found(known)
+        return bool(found) and (all(found) if self.takes_all else found[-1])
+
+    def follow(self, question: str, lines: Sequence[str], known: Sequence[str] = ()) -> list[str]:
+        """What ``lines`` add to the known facts, a statement a step; each is named by the question or those before."""
+        added: dict[int, str] = {}
+        for _ in self.steps:
+            for number in self.open_steps(question, [*known, *added.values()]):
+                if number not in added and any(map(self.steps[number].holds, lines)):
+                    added[number] = self.steps[number].statement(self._filled(number))
+                    break
+        return list(added.values())
+
+    def last_answer(self, known: Sequence[str]) -> str:
+        """What the last step that is known contributes; empty if none is."""
+        return next((step.answer for step in reversed(self.steps) if any(map(step.holds, known))), "")
+
+    def subquestions(self, question: str, known: Sequence[str]) -> list[str]:
+        """A question a step that no known fact states: names that are not known are described by their own questions.
+
+        Left out is what only the gold could name.
+        """
+        found = self._found(known)
+        seen = _all_words([question, *known])
+        named = [n for n in range(len(found)) if self._needs(n) or self._is_named(n, found, seen)]
+        return [self._described(n, found) for n in named if not found[n]]
+
+    def parts(self) -> dict[str, GoldChain]:
+        """The chains of all sub-questions: of those that name all they need, and of those that describe it."""
+        parts: dict[str, GoldChain] = {}
+        for number in range(len(self.steps)):
+            behind = sorted(self._behind(number))
+            for known in (behind[:count] for count in range(len(behind) + 1)):
+                question = self._described(number, [place in known for place in range(len(self.steps))])
+                parts.setdefault(question, self._part([place for place in (*behind, number) if place not in known]))
+        return parts
 
     def open_steps(self, question: str, known: Sequence[str]) -> list[int]:
         """Numbers of the steps that no known fact states, and whose names the question or these facts tell.
 
         None once the last step is found, unless it takes all of them.
         """
-        found = [any(map(step.holds, known)) for step in self.steps]
+        found = self._found(known)
         if not self.takes_all and self.steps and found[-1]:
             return []
-        seen = set(words(question)).union(*(words(fact) for fact in known))
+        seen = _all_words([question, *known])
         return [n for n, is_found in enumerate(found) if not is_found and self._is_named(n, found, seen)]
 
     def answer_in(self, lines: Sequence[str], question: str) -> str:
@@ -151,7 +196,7 @@ class GoldChain:
 
         Empty where there is none, and where not all that is compared is in the context.
         """
-        found = [any(map(step.holds, lines)) for step in self.steps]
+        found = self._found(lines)
         if self.takes_all:
             if not found or not all(found):
                 return ""
@@ -165,6 +210,10 @@ class GoldChain:
         held = [set(words(line)) for line in lines]
         return next((a for a in self.answers if words(a) and any(set(words(a)) <= line for line in held)), "")
 
+    def _found(self, lines: Sequence[str]) -> list[bool]:
+        """Which steps lines state."""
+        return [any(map(step.holds, lines)) for step in self.steps]
+
     def _is_named(self, number: int, found: Sequence[bool], seen: Collection[str]) -> bool:
         step = self.steps[number]
         needed = [int(place) - 1 for place in _REFERENCE.findall(step.query)]
@@ -177,9 +226,51 @@ class GoldChain:
             return bool(content_words(step.about or step.query) & set(seen))
         return content_words(_BRACKETS.sub("", step.title)) <= set(seen)
 
+    def _filled(self, number: int) -> str:
+        """The query of a step with the answers of those before it."""
+        return _REFERENCE.sub(lambda match: self._answer(match[1]), self.steps[number].query)
+
+    def _described(self, number: int, found: Sequence[bool]) -> str:
+        """The query of a step; in the place of a name that is not found, the query that finds it."""
+        step, needed = self.steps[number], self._needs(number)
+        names = {
+            place: self.steps[place].answer if found[place] else f"({self._described(place, found)})"
+            for place in needed
+        }
+        if _REFERENCE.search(step.query):
+            return _REFERENCE.sub(lambda match: names.get(int(match[1]) - 1, ""), step.query)
+        if needed and not any(found[place] for place in needed):
+            return step.query.replace(step.about, names[needed[0]], 1)
+        return step.query
+
+    def _needs(self, number: int) -> list[int]:
+        """The earlier steps whose answers a step names."""
+        step = self.steps[number]
+        if references := {int(place) - 1 for place in _REFERENCE.findall(step.query)}:
+            return sorted(place for place in references if 0 <= place < number)
+        return [place for place in range(number) if _same(self.steps[place].answer, step.about)]
+
+    def _behind(self, number: int) -> set[int]:
+        """All steps that a step rests on."""
+        return {place for needed in self._needs(number) for place in (needed, *self._behind(needed))}
+
+    def _part(self, places: Sequence[int]) -> GoldChain:
+        """The chain of the last of some steps, all others being known."""
+
+        def rename(reference: re.Match[str]) -> str:
+            place = int(reference[1]) - 1
+            return f"#{places.index(place) + 1}" if place in places else self._answer(reference[1])
+
+        steps = [replace(s, query=_REFERENCE.sub(rename, s.query)) for s in (self.steps[place] for place in places)]
+        return GoldChain(tuple(steps), (steps[-1].answer or steps[-1].support,), takes_all=False)
+
     def _answer(self, place: str) -> str:
         number = int(place) - 1
         return self.steps[number].answer if number < len(self.steps) else ""
+
+
+def _all_words(texts: Sequence[str]) -> set[str]:
+    return {word for text in texts for word in words(text)}
 
 
 def _same(one: str, other: str) -> bool:
