@@ -10,17 +10,16 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import takewhile
 from typing import Any
 
 from dspy.lm15 import InvalidRequestError, Message, Request, Response, Usage, response_to_events
 
-from cirag_dspy.lms import reasoner
 from cirag_dspy.lms.gold import GoldChain
+from cirag_dspy.lms.gold_replies import reply_to
 from cirag_dspy.lms.patterns import pattern_triples
 from cirag_dspy.schema import Passage, Triple
-from cirag_dspy.signatures import NO_QUERY, REFUSAL
-from cirag_dspy.text import fact_lines, match_key, words
+from cirag_dspy.text import match_key, words
 
 _INPUTS = (
     "title|passage|entities|question|query|chain|facts|evidence|passages|thoughts|observation|reasoning|open_questions"
@@ -29,13 +28,10 @@ _INPUTS = (
 _OUTPUTS = "thought|core|next_query|action"
 _LABEL = re.compile(rf"^(?:({_INPUTS}|{_OUTPUTS}):[ ]?|\[\[ ## (\w+) ## \]\]\n?)", re.M)
 _REMINDER = "\n\nRespond with the corresponding output fields"  # DSPy's own, behind the last field
-_CLOSED_QUESTION = re.compile(r"^(?:are|is|was|were|do|does|did|has|have|can)\b(?!.*\bor\b)", re.I)
-_CHOICE = re.compile(r"(?:,|:|\bbetween)\s+(?P<one>[^,]+(?:, [^,]+)*?),? (?:or|and) (?P<other>[^,?]+?)\s*\?*$")
-_REASONS = re.compile(r"^reasoning:|\[\[ ## reasoning ## \]\]", re.M)  # an output that tells two signatures apart
-_SPLITS = re.compile(r"^questions:|\[\[ ## questions ## \]\]", re.M)
-MOST_PER_STEP = 2
-# Of the rules below, in `gold` and in `patterns`: another version is another teacher, whose replies must not be mixed
-# with those of the last.
+_OPENINGS = ("Reply with exactly:\n", "Your output fields are:\n")  # of LineAdapter, of dspy.ChatAdapter
+_OUTPUT = re.compile(r"(\w+):|\d+\. `(\w+)`")
+# Of the rules below, in `gold`, `gold_replies` and `patterns`: another version is another teacher, whose replies must
+# not be mixed with those of the last.
 VERSION = 4
 
 
@@ -78,8 +74,7 @@ class AnnotationsEngine:
             InvalidRequestError: The prompt is of none of these systems, or its question has no annotations.
         """
         marked = bool(request.messages) and "[[ ## " in (request.messages[-1].text or "")
-        turns = [(message.role, _fields(message.text or "")) for message in request.messages]
-        reply = self._reply(_text(request.system), turns)
+        reply = self._reply(_text(request.system), _turns(request.messages))
         lines = [f"[[ ## {k} ## ]]\n{v}" if marked else f"{k}:{_gap(v)}{v}" for k, v in reply.items()]
         return Response(
             id=None,
@@ -96,32 +91,23 @@ class AnnotationsEngine:
     def __deepcopy__(self, memo: dict[int, Any]) -> AnnotationsEngine:
         return self
 
-    def _reply(self, system: str, turns: list[tuple[str, dict[str, str]]]) -> dict[str, str]:
-        asked = turns[-1][1] if turns else {}
-        if "question" in asked:
-            key = match_key(asked["question"])
-            chain = self._chains.get(key) or self._parts.get(key)
-            if chain is None:
-                raise _unknown(f"it has no annotations for the question {asked['question'][:80]!r}")
-            # Facts come last: a passage with the title "facts" may open a line of the others.
-            if "evidence" in asked:
-                # No thought: a 135M student taught to write the chain before its answer made chains up.
-                return {"answer": chain.answer_in(asked["evidence"].splitlines(), asked["question"]) or REFUSAL}
-            if (reply := _reasoned(chain, turns, system)) is not None:
-                return reply
-            if "passages" in asked:
-                told = chain.answer_in(asked["passages"].splitlines(), asked["question"])
-                return {"answer": told or _guess(asked["question"]) or REFUSAL}
-            if "chain" in asked:
-                return _complete(chain, asked)
-            if "facts" in asked:
-                return self._integrate(chain, turns)
-        elif "passage" in asked:
-            return self._extract(system, asked)
-        systems = "cirag, kirag, d2f_reag, ircot, react and native_rag"
-        raise _unknown(f"it knows the prompts of {systems}; give a real LM for anything else")
+    def _reply(self, system: str, turns: list[dict[str, str]]) -> dict[str, str]:
+        asked, outputs = (turns[-1] if turns else {}), _outputs(system)
+        if "passage" in asked and outputs and outputs <= {"entities", "triples"}:
+            return self._extract(asked, outputs)
+        reply = reply_to(outputs, asked.keys())
+        if reply is None or "question" not in asked:
+            systems = "cirag, kirag, d2f_reag, ircot, react and native_rag"
+            raise _unknown(f"it knows the prompts of {systems}; give a real LM for anything else")
+        key = match_key(asked["question"])
+        chain = self._chains.get(key) or self._parts.get(key)
+        if chain is None:
+            raise _unknown(f"it has no annotations for the question {asked['question'][:80]!r}")
+        # Turns about something else are demonstrations.
+        told = reply(chain, [turn for turn in turns if match_key(turn.get("question", "")) == key])
+        return {name: text for name, text in told.items() if name in outputs}
 
-    def _extract(self, system: str, asked: Mapping[str, str]) -> dict[str, str]:
+    def _extract(self, asked: Mapping[str, str], outputs: set[str]) -> dict[str, str]:
         passage = Passage.create(asked.get("title", ""), asked["passage"])
         id = self._ids.get(passage.id, passage.id)
         given = self._triples.get(id)
@@ -133,30 +119,11 @@ class AnnotationsEngine:
                 if not any(set(words(fact[2])) <= set(words(known[2])) for known in facts):
                     facts.append(fact)
         names = dict.fromkeys(name for head, _, tail in facts for name in (head, tail))
-        entities = {"entities": "; ".join(names) or "none"}
-        triples = {"triples": "\n".join(" | ".join(fact) for fact in facts) or "none"}
-        return entities | triples if "triples" in system else entities
-
-    def _integrate(self, chain: GoldChain, turns: list[tuple[str, dict[str, str]]]) -> dict[str, str]:
-        now = turns[-1][1]
-        known: list[str] = []
-        queries = {match_key(now["question"]), match_key(now.get("query", ""))}
-        for (role, shown), (_, decided) in pairwise(turns):
-            if role == "user" and match_key(shown.get("question", "")) == match_key(now["question"]):
-                facts = _facts(shown.get("facts", ""))
-                core = decided.get("core", "")
-                copied = [fact for fact in facts.values() if fact in core.splitlines()]
-                known += copied or [facts[n] for n in re.findall(r"\d+", core) if n in facts]
-                queries.add(match_key(shown.get("query", "")))
-        facts = _facts(now["facts"])
-        kept = chain.supporting(now["question"], facts, known, most=MOST_PER_STEP)
-        known += [facts[number] for number in kept]
-        missing = chain.next_query(now["question"], known, asked=queries)
-        return {
-            "thought": "; ".join(facts[number].replace(" | ", " ") for number in kept) or "nothing new",
-            "core": ", ".join(kept) or "none",
-            "next_query": missing or NO_QUERY,
+        told = {
+            "entities": "; ".join(names) or "none",
+            "triples": "\n".join(" | ".join(fact) for fact in facts) or "none",
         }
+        return {name: text for name, text in told.items() if name in outputs}
 
 
 class AsyncAnnotationsEngine:
@@ -181,32 +148,16 @@ class AsyncAnnotationsEngine:
         return self
 
 
-def _reasoned(chain: GoldChain, turns: list[tuple[str, dict[str, str]]], system: str) -> dict[str, str] | None:
-    """The reply to a prompt of IRCoT, ReAct or D2F-ReAG, told by its inputs; ``None`` to another one."""
-    asked = turns[-1][1]
-    if "observation" in asked:
-        return reasoner.next_action(chain, [fields for _, fields in turns], _guess)
-    if {"thoughts", "passages"} <= asked.keys():
-        return reasoner.next_thought(chain, asked, _guess)
-    if "previous" in asked:
-        return reasoner.update(chain, asked, _guess)
-    if "finding" in asked:
-        return reasoner.check(chain, asked)
-    if "open_questions" in asked:
-        return reasoner.rewrite(chain, asked)
-    if "reasoning" in asked:
-        return reasoner.judge(chain, asked)
-    if "passages" in asked and _REASONS.search(system):
-        return reasoner.reason(chain, asked, _guess)
-    return reasoner.decompose(chain, asked) if asked.keys() == {"question"} and _SPLITS.search(system) else None
-
-
-def _complete(chain: GoldChain, asked: Mapping[str, str]) -> dict[str, str]:
-    """The facts that state what may come next in a chain of facts."""
-    facts = _facts(asked.get("facts", ""))
-    steps = [chain.steps[number] for number in chain.open_steps(asked["question"], asked["chain"].splitlines())]
-    stating = [next((number for number, fact in facts.items() if step.holds(fact)), "") for step in steps]
-    return {"next": ", ".join(dict.fromkeys(filter(None, stating))) or "none"}
+def _turns(messages: Sequence[Message]) -> list[dict[str, str]]:
+    """The fields of each prompt of a conversation, with those of the reply to it."""
+    turns: list[dict[str, str]] = []
+    for message in messages:
+        fields = _fields(message.text or "")
+        if message.role == "assistant" and turns:
+            turns[-1] = fields | turns[-1]
+        else:
+            turns.append(fields)
+    return turns
 
 
 def _fields(text: str) -> dict[str, str]:
@@ -219,23 +170,14 @@ def _fields(text: str) -> dict[str, str]:
     return found
 
 
-def _facts(text: str) -> dict[str, str]:
-    """The facts of a prompt by their numbers, shown or not."""
-    return {str(number): fact for number, fact in enumerate(fact_lines(text), 1)}
-
-
-def _guess(question: str) -> str:
-    """What one says who must answer and does not know: one side of a choice, drawn by the question's hash, not by gold.
-
-    Empty where the question leaves no choice.
-    """
-    if _CLOSED_QUESTION.match(question):
-        sides = ["yes", "no"]
-    elif choice := _CHOICE.search(question):
-        sides = [choice["one"].strip(), choice["other"].strip()]
-    else:
-        return ""
-    return sides[hashlib.sha256(match_key(question).encode()).digest()[0] % 2]
+def _outputs(system: str) -> set[str]:
+    """The fields that a system message asks for, in our adapter's form or in DSPy's."""
+    for opening in _OPENINGS:
+        _, found, rest = system.rpartition(opening)
+        if found:
+            described = takewhile(bool, map(_OUTPUT.match, rest.splitlines()))
+            return {match[1] or match[2] for match in described if match}
+    return set()
 
 
 def _gap(value: str) -> str:
