@@ -146,6 +146,28 @@ def test_from_gold_annotations_to_a_program_that_answers(make, tmp_path, base):
         )
 
 
+def test_gold_annotations_teach_six_systems(make):
+    """Each of them answers questions of the demo set right, over every prompt that it has."""
+    others = ["kirag", "d2f_reag", "ircot", "react", "native_rag"]
+    pipeline = make(f"options.also={json.dumps(others)}", "data.limit=12")
+    kept = pipeline.traces()["files"]
+    assert {file: counts["kept"] > 0 for file, counts in kept.items()} == {
+        f"traces-demo-{system}.jsonl": True for system in ["cirag", *others]
+    }
+    assert pipeline.export()["by_predictor"].keys() >= {
+        "integration.integrate",
+        "constructor.complete",
+        "reason.generate",
+        "reliability.judge",
+        "decompose.decompose",
+        "relevance.check",
+        "update.update",
+        "reason.reason",
+        "act.act",
+        "reader.read",
+    }
+
+
 def test_a_system_with_other_settings_teaches_more_and_is_not_served(make, tmp_path):
     text = RECIPE.replace('also = ["native_rag"]', 'also = ["cirag:passages"]')
     text = text.replace("[lm]", '[settings."cirag:passages"]\nlevels = ["passages"]\n\n[lm]', 1)
