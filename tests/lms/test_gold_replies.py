@@ -3,10 +3,13 @@
 import dspy
 import pytest
 
+from cirag_dspy.adapter import LineAdapter
 from cirag_dspy.lms import load_lm
 from cirag_dspy.signatures import (
+    AnswerWithReason,
     CheckRelevance,
     DecomposeQuestion,
+    DraftThought,
     JudgeReliability,
     NextAction,
     NextThought,
@@ -90,6 +93,24 @@ def test_an_agent_remembers_what_it_saw_and_does_not_search_twice(ask):
     turns.append(turn(shown(SONG), "search[Ada Brook place of birth]"))
     found = ask(NextAction, history=dspy.History(messages=turns), question=WIKI.question, observation=shown(BROOK))
     assert (found.thought, found.action) == (f"{DIRECTED[:-1]}; {BORN[:-1]}", "finish[Velden]")
+
+
+def test_demonstrations_are_no_turns_of_its_own():
+    shown_before = {"observation": shown(SONG, BROOK), "thought": "t", "action": "search[Harbor Song director]"}
+    agent = dspy.Predict(NextAction)
+    agent.demos = [dspy.Example(question=OLDER.question, **shown_before)]
+    with dspy.context(lm=load_lm("annotations", examples=ALL, passages=CORPUS), adapter=LineAdapter()):
+        inputs = {"question": WIKI.question, "observation": "nothing searched for yet"}
+        reply = agent(history=dspy.History(messages=[]), **inputs)
+    assert (reply.thought, reply.action) == ("nothing known yet", "search[Harbor Song director]")
+
+
+def test_prompts_of_other_systems_are_refused(ask):
+    """They have fields of the same names, and are not to be taken for one another."""
+    with pytest.raises(Exception, match="give a real LM for anything else"):
+        ask(DraftThought, question=WIKI.question, thoughts="none")
+    with pytest.raises(Exception, match="give a real LM for anything else"):
+        ask(AnswerWithReason, question=WIKI.question, passages=shown(SONG), advice="none")
 
 
 def test_an_agent_that_can_name_nothing_looks_once():
