@@ -21,18 +21,13 @@ from cirag_dspy.lms.patterns import pattern_triples
 from cirag_dspy.schema import Passage, Triple
 from cirag_dspy.text import match_key, words
 
-_INPUTS = (
-    "title|passage|entities|question|query|chain|facts|evidence|passages|thoughts|observation|reasoning|open_questions"
-    "|previous|subquestion|finding|problem"
-)
-_OUTPUTS = "thought|core|next_query|action"
-_LABEL = re.compile(rf"^(?:({_INPUTS}|{_OUTPUTS}):[ ]?|\[\[ ## (\w+) ## \]\]\n?)", re.M)
 _REMINDER = "\n\nRespond with the corresponding output fields"  # DSPy's own, behind the last field
-_OPENINGS = ("Reply with exactly:\n", "Your output fields are:\n")  # of LineAdapter, of dspy.ChatAdapter
-_OUTPUT = re.compile(r"(\w+):|\d+\. `(\w+)`")
+_DESCRIBED = re.compile(
+    r"(\w+):|\d+\. `(\w+)`"
+)  # a field in the system message, of LineAdapter and of dspy.ChatAdapter
 # Of the rules below, in `gold`, `gold_replies` and `patterns`: another version is another teacher, whose replies must
 # not be mixed with those of the last.
-VERSION = 4
+VERSION = 5
 
 
 class AnnotationsEngine:
@@ -73,8 +68,9 @@ class AnnotationsEngine:
         Raises:
             InvalidRequestError: The prompt is of none of these systems, or its question has no annotations.
         """
-        marked = bool(request.messages) and "[[ ## " in (request.messages[-1].text or "")
-        reply = self._reply(_text(request.system), _turns(request.messages))
+        system = _text(request.system)
+        marked, inputs, outputs = _fields_of(system)
+        reply = self._reply(_turns(request.messages, [*inputs, *outputs], marked), inputs, outputs)
         lines = [f"[[ ## {k} ## ]]\n{v}" if marked else f"{k}:{_gap(v)}{v}" for k, v in reply.items()]
         return Response(
             id=None,
@@ -91,11 +87,11 @@ class AnnotationsEngine:
     def __deepcopy__(self, memo: dict[int, Any]) -> AnnotationsEngine:
         return self
 
-    def _reply(self, system: str, turns: list[dict[str, str]]) -> dict[str, str]:
-        asked, outputs = (turns[-1] if turns else {}), _outputs(system)
+    def _reply(self, turns: list[dict[str, str]], inputs: set[str], outputs: set[str]) -> dict[str, str]:
+        asked = turns[-1] if turns else {}
         if "passage" in asked and outputs and outputs <= {"entities", "triples"}:
             return self._extract(asked, outputs)
-        reply = reply_to(outputs, asked.keys())
+        reply = reply_to(outputs, inputs & asked.keys())
         if reply is None or "question" not in asked:
             systems = "cirag, kirag, d2f_reag, ircot, react and native_rag"
             raise _unknown(f"it knows the prompts of {systems}; give a real LM for anything else")
@@ -148,11 +144,15 @@ class AsyncAnnotationsEngine:
         return self
 
 
-def _turns(messages: Sequence[Message]) -> list[dict[str, str]]:
+def _turns(messages: Sequence[Message], names: Sequence[str], marked: bool) -> list[dict[str, str]]:
     """The fields of each prompt of a conversation, with those of the reply to it."""
+    label = re.compile(r"^\[\[ ## (\w+) ## \]\]\n?" if marked else rf"^({'|'.join(names)}):[ ]?", re.M)
     turns: list[dict[str, str]] = []
     for message in messages:
-        fields = _fields(message.text or "")
+        pieces = label.split((message.text or "").partition(_REMINDER)[0])
+        fields: dict[str, str] = {}
+        for name, value in zip(pieces[1::2], pieces[2::2], strict=True):
+            fields.setdefault(name, value.strip())
         if message.role == "assistant" and turns:
             turns[-1] = fields | turns[-1]
         else:
@@ -160,24 +160,19 @@ def _turns(messages: Sequence[Message]) -> list[dict[str, str]]:
     return turns
 
 
-def _fields(text: str) -> dict[str, str]:
-    """The fields of a turn, written as labelled lines or with DSPy's markers."""
-    pieces = _LABEL.split(text.partition(_REMINDER)[0])
-    names = (line or marked for line, marked in zip(pieces[1::3], pieces[2::3], strict=True))
-    found: dict[str, str] = {}
-    for name, value in zip(names, pieces[3::3], strict=True):
-        found.setdefault(name, value.strip())
-    return found
+def _fields_of(system: str) -> tuple[bool, set[str], set[str]]:
+    """Whether a system message is in the form of ``dspy.ChatAdapter``, and the input and output fields it describes."""
+    if marked := system.startswith("Your input fields are:"):
+        given, _, asked = system.partition("Your output fields are:\n")
+    else:
+        given, _, asked = system.rpartition("Reply with exactly:\n")
+        given = given.rpartition("Given:\n")[2]
+    return marked, _described(given.removeprefix("Your input fields are:\n")), _described(asked)
 
 
-def _outputs(system: str) -> set[str]:
-    """The fields that a system message asks for, in our adapter's form or in DSPy's."""
-    for opening in _OPENINGS:
-        _, found, rest = system.rpartition(opening)
-        if found:
-            described = takewhile(bool, map(_OUTPUT.match, rest.splitlines()))
-            return {match[1] or match[2] for match in described if match}
-    return set()
+def _described(lines: str) -> set[str]:
+    """The names of the fields that lines describe, up to the first that describes none."""
+    return {match[1] or match[2] for match in takewhile(bool, map(_DESCRIBED.match, lines.splitlines())) if match}
 
 
 def _gap(value: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any
 
 from cirag_dspy.schema import Passage
@@ -94,7 +95,7 @@ class GoldChain:
             steps = [_decomposed(step, corpus) for step in example.decomposition]
         elif example.get("evidences"):
             steps = []
-            for head, relation, tail in example.evidences:
+            for head, relation, tail in dict.fromkeys(map(tuple, example.evidences)):
                 passage, sentence = _stating(head, tail, gold)
                 text = passage.sentences[sentence] if passage and sentence is not None else ""
                 title = passage.title if passage else ""
@@ -105,6 +106,10 @@ class GoldChain:
             steps = []  # one side of what is compared must not pass for both
         else:
             steps = _sentences(example.question, gold)
+            if not comparing:  # the data set says which sentences lead to the answer, not which one tells it
+                steps.sort(
+                    key=lambda step: any(words(a) and set(words(a)) <= set(words(step.support)) for a in answers)
+                )
         return cls(tuple(steps), answers, comparing, tuple(facts))
 
     def supporting(self, question: str, facts: Mapping[str, str], known: Sequence[str], most: int) -> list[str]:
@@ -167,15 +172,18 @@ class GoldChain:
         """
         found = self._found(known)
         seen = _all_words([question, *known])
-        named = [n for n in range(len(found)) if self._needs(n) or self._is_named(n, found, seen)]
-        return [self._described(n, found) for n in named if not found[n]]
+        return [
+            self._described(number, found)
+            for number, is_found in enumerate(found)
+            if not is_found and self._can_be_described(number, found, seen)
+        ]
 
     def parts(self) -> dict[str, GoldChain]:
         """The chains of all sub-questions: of those that name all they need, and of those that describe it."""
         parts: dict[str, GoldChain] = {}
         for number in range(len(self.steps)):
             behind = sorted(self._behind(number))
-            for known in (behind[:count] for count in range(len(behind) + 1)):
+            for known in (some for count in range(len(behind) + 1) for some in combinations(behind, count)):
                 question = self._described(number, [place in known for place in range(len(self.steps))])
                 parts.setdefault(question, self._part([place for place in (*behind, number) if place not in known]))
         return parts
@@ -226,6 +234,12 @@ class GoldChain:
             return bool(content_words(step.about or step.query) & set(seen))
         return content_words(_BRACKETS.sub("", step.title)) <= set(seen)
 
+    def _can_be_described(self, number: int, found: Sequence[bool], seen: Collection[str]) -> bool:
+        needed = self._needs(number)
+        if not needed:
+            return self._is_named(number, found, seen)
+        return all(found[place] or self._can_be_described(place, found, seen) for place in needed)
+
     def _filled(self, number: int) -> str:
         """The query of a step with the answers of those before it."""
         return _REFERENCE.sub(lambda match: self._answer(match[1]), self.steps[number].query)
@@ -266,7 +280,7 @@ class GoldChain:
 
     def _answer(self, place: str) -> str:
         number = int(place) - 1
-        return self.steps[number].answer if number < len(self.steps) else ""
+        return self.steps[number].answer if 0 <= number < len(self.steps) else ""
 
 
 def _all_words(texts: Sequence[str]) -> set[str]:

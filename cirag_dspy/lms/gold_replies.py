@@ -77,14 +77,14 @@ def complete_chain(chain: GoldChain, turns: Turns) -> dict[str, str]:
 
 def next_thought(chain: GoldChain, turns: Turns) -> dict[str, str]:
     """The next fact that the passages state; else what to search for; else the end (IRCoT)."""
-    question = turns[-1]["question"]
-    said = split_sentences(turns[-1]["thoughts"])
+    question, passages = turns[-1]["question"], _lines(turns[-1]["passages"])
+    said = _sentences(turns[-1]["thoughts"])
     known = _stated(said)
     if chain.is_complete(known):
-        answer = chain.answer_in(known, question) or _guess(question)
+        answer = chain.answer_in([*known, *passages], question) or _guess(question)
         return {"thought": f"So the answer is: {answer or REFUSAL}."}
-    if found := chain.follow(question, _lines(turns[-1]["passages"]), known):
-        return {"thought": f"{found[0]}."}
+    if found := chain.follow(question, passages, known):
+        return {"thought": f"{found[0].rstrip('.')}."}
     queries = {match_key(sentence.removeprefix(MISSING)) for sentence in said}
     if query := chain.next_query(question, known, asked=queries):
         return {"thought": f"{MISSING}{query.rstrip('? ')}."}
@@ -93,16 +93,15 @@ def next_thought(chain: GoldChain, turns: Turns) -> dict[str, str]:
 
 
 def next_action(chain: GoldChain, turns: Turns) -> dict[str, str]:
-    """Finish once the observations hold the answer; else search for the next step (ReAct)."""
+    """Search for the next step while one is missing and can be named; then finish with what was observed (ReAct)."""
     question = turns[-1]["question"]
     seen = [line for turn in turns for line in _lines(turn.get("observation", ""))]
     queries = {match_key(turn.get("action", "").removeprefix("search[").removesuffix("]")) for turn in turns}
     known = chain.follow(question, seen)
-    answer = chain.answer_in(seen, question)
-    query = "" if answer else chain.next_query(question, known, asked=queries)
-    if not answer and not query and len(turns) == 1:
+    query = "" if chain.is_complete(known) else chain.next_query(question, known, asked=queries)
+    if not known and not query and len(turns) == 1:
         query = question  # nothing that the question names: look before giving up
-    finish = f"finish[{answer or _guess(question) or REFUSAL}]"
+    finish = f"finish[{chain.answer_in(seen, question) or _guess(question) or REFUSAL}]"
     return {"thought": "; ".join(known) or "nothing known yet", "action": f"search[{query}]" if query else finish}
 
 
@@ -112,8 +111,8 @@ def reason(chain: GoldChain, turns: Turns) -> dict[str, str]:
 
 
 def judge(chain: GoldChain, turns: Turns) -> dict[str, str]:
-    """Whether a reasoning states every fact that is needed (section 3.2)."""
-    known = _stated(split_sentences(turns[-1]["reasoning"]))
+    """Whether a reasoning states what answers the question: all that is compared, else the last step (section 3.2)."""
+    known = _stated(_sentences(turns[-1]["reasoning"]))
     missing = _missing(chain, turns[-1]["question"], known)
     return {
         "thought": missing or "every fact is stated",
@@ -128,25 +127,25 @@ def decompose(chain: GoldChain, turns: Turns) -> dict[str, str]:
 
 def rewrite(chain: GoldChain, turns: Turns) -> dict[str, str]:
     """The sub-questions still open, with the names that are known (section 3.3)."""
-    return _questions(chain, turns[-1]["question"], _stated(split_sentences(turns[-1]["reasoning"])), least=1)
+    return _questions(chain, turns[-1]["question"], _stated(_sentences(turns[-1]["reasoning"])), least=1)
 
 
 def check(chain: GoldChain, turns: Turns) -> dict[str, str]:
     """Whether a finding states a step of the main question (section 3.4)."""
-    found = _stated(split_sentences(turns[-1]["finding"]))
+    found = _stated(_sentences(turns[-1]["finding"]))
     return {"relevant": "yes" if any(step.holds(line) for step in chain.steps for line in found) else "no"}
 
 
 def update(chain: GoldChain, turns: Turns) -> dict[str, str]:
     """The reasoning so far with what was found (section 3.4)."""
-    lines = _stated([*split_sentences(turns[-1]["previous"]), *split_sentences(turns[-1]["finding"])])
+    lines = _stated([*_sentences(turns[-1]["previous"]), *_sentences(turns[-1]["finding"])])
     return _reasoning(chain, turns[-1]["question"], lines)
 
 
 def _reasoning(chain: GoldChain, question: str, lines: Sequence[str]) -> dict[str, str]:
     known = chain.follow(question, lines)
     missing = _missing(chain, question, known)
-    sentences = [f"{fact}." for fact in known] + [missing] * bool(missing)
+    sentences = [f"{fact.rstrip('.')}." for fact in known] + [missing] * bool(missing)
     # Where it is not known, what is nearest to it: a side of a choice, or what the last fact tells.
     answer = chain.answer_in(lines, question) or _guess(question) or chain.last_answer(known) or REFUSAL
     return {"reasoning": " ".join(sentences) or NO_MORE, "answer": answer}
@@ -160,6 +159,12 @@ def _missing(chain: GoldChain, question: str, known: Sequence[str]) -> str:
 def _questions(chain: GoldChain, question: str, known: Sequence[str], least: int = 2) -> dict[str, str]:
     questions = [f"- {text.rstrip('? ')}?" for text in chain.subquestions(question, known)]
     return {"questions": "\n".join(questions) if len(questions) >= least else "none"}
+
+
+def _sentences(text: str) -> list[str]:
+    """The sentences of a reasoning; what says that something is missing begins one, also behind "Jr."."""
+    pieces = re.split(rf"(?={re.escape(MISSING)})", text)
+    return [sentence for piece in pieces for sentence in split_sentences(piece)]
 
 
 def _lines(passages: str) -> list[str]:
