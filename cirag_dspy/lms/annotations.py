@@ -2,7 +2,8 @@
 
 As KiRAG builds its silver data (arXiv 2502.18397, section 3.4): the gold says which facts matter, in which order, and
 what is still missing. What it replies depends on the prompt alone: a fact it keeps is one of those shown, a name it
-asks for stands in the question or in a fact it kept, an answer it gives is held by the context it was given.
+asks for stands in the question or in a fact it kept, an answer it gives is held by the context it was given; where it
+must answer and can't, it makes a guess that gold has no part in.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class AnnotationsEngine:
             for passage_id, fact in chain.facts:
                 if fact not in self._gold.setdefault(passage_id, []):
                     self._gold[passage_id].append(fact)
-        told = f"{VERSION}\n" + "\n".join(sorted(f"{key} {chain.answers}" for key, chain in self._chains.items()))
+        told = f"{VERSION}\n" + "\n".join(sorted(f"{key} {chain}" for key, chain in self._chains.items()))
         told += "\n".join(sorted(f"{t.text} {id}" for id, facts in self._triples.items() for t in facts))
         self.content = hashlib.sha256(told.encode()).hexdigest()[:12]
 

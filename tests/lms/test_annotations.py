@@ -318,6 +318,15 @@ def test_given_triples_come_first():
     assert lm.model != load_lm("annotations", examples=ALL, passages=CORPUS).model
 
 
+def test_another_gold_is_another_teacher():
+    """DSPy's cache goes by the name: replies of one must not be given for the other."""
+    name = load_lm("annotations", examples=[WIKI], passages=CORPUS).model
+    assert name == load_lm("annotations", examples=[WIKI], passages=CORPUS).model
+    evidences = [("Harbor Song", "writer", "Ada Brook"), ("Ada Brook", "place of birth", "Velden")]
+    assert name != load_lm("annotations", examples=[WIKI.copy(evidences=evidences)], passages=CORPUS).model
+    assert name != load_lm("annotations", examples=[WIKI], passages=CORPUS[:1]).model
+
+
 def test_what_it_cannot_answer_is_said(ask):
     with pytest.raises(Exception, match="no annotations for the question 'Who\\?'"):
         ask(AnswerAnyway, question="Who?", passages="x")
