@@ -23,9 +23,8 @@ from cirag_dspy.schema import Passage, Triple
 from cirag_dspy.text import match_key, words
 
 _REMINDER = "\n\nRespond with the corresponding output fields"  # DSPy's own, behind the last field
-_DESCRIBED = re.compile(
-    r"(\w+):|\d+\. `(\w+)`"
-)  # a field in the system message, of LineAdapter and of dspy.ChatAdapter
+# A field in the system message, of LineAdapter and of dspy.ChatAdapter.
+_DESCRIBED = re.compile(r"(\w+):|\d+\. `(\w+)`")
 # Of the rules below, in `gold`, `gold_replies` and `patterns`: another version is another teacher, whose replies must
 # not be mixed with those of the last.
 VERSION = 5
@@ -72,7 +71,8 @@ class AnnotationsEngine:
         system = _text(request.system)
         marked, inputs, outputs = _fields_of(system)
         reply = self._reply(_turns(request.messages, [*inputs, *outputs], marked), inputs, outputs)
-        lines = [f"[[ ## {k} ## ]]\n{v}" if marked else f"{k}:{_gap(v)}{v}" for k, v in reply.items()]
+        asked = {name: text for name, text in reply.items() if name in outputs}
+        lines = [f"[[ ## {k} ## ]]\n{v}" if marked else f"{k}:{_gap(v)}{v}" for k, v in asked.items()]
         return Response(
             id=None,
             model=request.model,
@@ -91,7 +91,7 @@ class AnnotationsEngine:
     def _reply(self, turns: list[dict[str, str]], inputs: set[str], outputs: set[str]) -> dict[str, str]:
         asked = turns[-1] if turns else {}
         if "passage" in asked and outputs and outputs <= {"entities", "triples"}:
-            return self._extract(asked, outputs)
+            return self._extract(asked)
         reply = reply_to(outputs, inputs & asked.keys())
         if reply is None or "question" not in asked:
             systems = "cirag, kirag, d2f_reag, ircot, react and native_rag"
@@ -101,10 +101,9 @@ class AnnotationsEngine:
         if chain is None:
             raise _unknown(f"it has no annotations for the question {asked['question'][:80]!r}")
         # Turns about something else are demonstrations.
-        told = reply(chain, [turn for turn in turns if match_key(turn.get("question", "")) == key])
-        return {name: text for name, text in told.items() if name in outputs}
+        return reply(chain, [turn for turn in turns if match_key(turn.get("question", "")) == key])
 
-    def _extract(self, asked: Mapping[str, str], outputs: set[str]) -> dict[str, str]:
+    def _extract(self, asked: Mapping[str, str]) -> dict[str, str]:
         passage = Passage.create(asked.get("title", ""), asked["passage"])
         id = self._ids.get(passage.id, passage.id)
         given = self._triples.get(id)
@@ -116,11 +115,10 @@ class AnnotationsEngine:
                 if not any(set(words(fact[2])) <= set(words(known[2])) for known in facts):
                     facts.append(fact)
         names = dict.fromkeys(name for head, _, tail in facts for name in (head, tail))
-        told = {
+        return {
             "entities": "; ".join(names) or "none",
             "triples": "\n".join(" | ".join(fact) for fact in facts) or "none",
         }
-        return {name: text for name, text in told.items() if name in outputs}
 
 
 class AsyncAnnotationsEngine:

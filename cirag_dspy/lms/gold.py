@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Any
 
 from cirag_dspy.schema import Passage
@@ -183,7 +183,7 @@ class GoldChain:
         parts: dict[str, GoldChain] = {}
         for number in range(len(self.steps)):
             behind = sorted(self._behind(number))
-            for known in (some for count in range(len(behind) + 1) for some in combinations(behind, count)):
+            for known in chain.from_iterable(combinations(behind, count) for count in range(len(behind) + 1)):
                 question = self._described(number, [place in known for place in range(len(self.steps))])
                 parts.setdefault(question, self._part([place for place in (*behind, number) if place not in known]))
         return parts
@@ -235,6 +235,7 @@ class GoldChain:
         return content_words(_BRACKETS.sub("", step.title)) <= set(seen)
 
     def _can_be_described(self, number: int, found: Sequence[bool], seen: Collection[str]) -> bool:
+        """Whether a step can be asked for without a name that only the gold knows."""
         needed = self._needs(number)
         if not needed:
             return self._is_named(number, found, seen)
