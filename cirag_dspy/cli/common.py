@@ -27,8 +27,8 @@ LM = Annotated[
     str | None,
     typer.Option(
         "--lm",
-        help="embedded, local/MODEL[+ADAPTER], or any DSPy LM such as openai/gpt-4o-mini; default: the program's, else "
-        "embedded.",
+        help="embedded, local/MODEL[+ADAPTER], or any DSPy LM such as openai/gpt-4o-mini; of eval and ablate also "
+        "annotations, the gold in an LM's place; default: the program's, else embedded.",
         rich_help_panel="LM",
     ),
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, combinations
+from itertools import product
 from typing import Any
 
 from cirag_dspy.schema import Passage
@@ -50,10 +50,9 @@ class Step:
         return bool(named) and named <= set(words(line)) and named <= set(seen)
 
     def statement(self, query: str) -> str:
-        """The step's fact in words that state it, ``query`` being its own with all names filled in."""
-        said = self.support.rstrip(".")
-        told = f"{query.rstrip('? ')}: {self.answer}" if self.answer else said
-        return next(filter(self.holds, (told, f"{self.title}, {told}", said)), told)
+        """The step's fact in words that state it, without a full stop; ``query`` has all names filled in."""
+        told = f"{query.rstrip('? ')}: {self.answer}" if self.answer else self.support
+        return next(filter(self.holds, (told, f"{self.title}, {told}", self.support)), told).rstrip(".")
 
     def leads(self, line: str) -> bool:
         """Whether a fact comes from the sentence that states this step."""
@@ -183,9 +182,10 @@ class GoldChain:
         parts: dict[str, GoldChain] = {}
         for number in range(len(self.steps)):
             behind = sorted(self._behind(number))
-            for known in chain.from_iterable(combinations(behind, count) for count in range(len(behind) + 1)):
-                question = self._described(number, [place in known for place in range(len(self.steps))])
-                parts.setdefault(question, self._part([place for place in (*behind, number) if place not in known]))
+            for known in product((True, False), repeat=len(behind)):
+                left = [place for place, is_known in zip(behind, known, strict=True) if not is_known]
+                question = self._described(number, [place not in left for place in range(len(self.steps))])
+                parts.setdefault(question, self._part([*left, number]))
         return parts
 
     def open_steps(self, question: str, known: Sequence[str]) -> list[int]:
@@ -243,7 +243,7 @@ class GoldChain:
 
     def _filled(self, number: int) -> str:
         """The query of a step with the answers of those before it."""
-        return _REFERENCE.sub(lambda match: self._answer(match[1]), self.steps[number].query)
+        return self._described(number, [True] * len(self.steps))
 
     def _described(self, number: int, found: Sequence[bool]) -> str:
         """The query of a step; in the place of a name that is not found, the query that finds it."""
@@ -274,14 +274,12 @@ class GoldChain:
 
         def rename(reference: re.Match[str]) -> str:
             place = int(reference[1]) - 1
-            return f"#{places.index(place) + 1}" if place in places else self._answer(reference[1])
+            if place in places:
+                return f"#{places.index(place) + 1}"
+            return self.steps[place].answer if 0 <= place < len(self.steps) else ""
 
-        steps = [replace(s, query=_REFERENCE.sub(rename, s.query)) for s in (self.steps[place] for place in places)]
+        steps = [replace(self.steps[place], query=_REFERENCE.sub(rename, self.steps[place].query)) for place in places]
         return GoldChain(tuple(steps), (steps[-1].answer or steps[-1].support,), takes_all=False)
-
-    def _answer(self, place: str) -> str:
-        number = int(place) - 1
-        return self.steps[number].answer if 0 <= number < len(self.steps) else ""
 
 
 def _all_words(texts: Sequence[str]) -> set[str]:

@@ -84,10 +84,10 @@ def next_thought(chain: GoldChain, turns: Turns) -> dict[str, str]:
         answer = chain.answer_in([*known, *passages], question) or _guess(question)
         return {"thought": f"So the answer is: {answer or REFUSAL}."}
     if found := chain.follow(question, passages, known):
-        return {"thought": f"{found[0].rstrip('.')}."}
+        return {"thought": f"{found[0]}."}
     queries = {match_key(sentence.removeprefix(MISSING)) for sentence in said}
-    if query := chain.next_query(question, known, asked=queries):
-        return {"thought": f"{MISSING}{query.rstrip('? ')}."}
+    if missing := _missing(chain, question, known, queries):
+        return {"thought": missing}
     likely = _guess(question)
     return {"thought": f"So the answer is: {likely}." if likely else NO_MORE}
 
@@ -145,14 +145,15 @@ def update(chain: GoldChain, turns: Turns) -> dict[str, str]:
 def _reasoning(chain: GoldChain, question: str, lines: Sequence[str]) -> dict[str, str]:
     known = chain.follow(question, lines)
     missing = _missing(chain, question, known)
-    sentences = [f"{fact.rstrip('.')}." for fact in known] + [missing] * bool(missing)
+    sentences = [f"{fact}." for fact in known] + [missing] * bool(missing)
     # Where it is not known, what is nearest to it: a side of a choice, or what the last fact tells.
     answer = chain.answer_in(lines, question) or _guess(question) or chain.last_answer(known) or REFUSAL
     return {"reasoning": " ".join(sentences) or NO_MORE, "answer": answer}
 
 
-def _missing(chain: GoldChain, question: str, known: Sequence[str]) -> str:
-    query = "" if chain.is_complete(known) else chain.next_query(question, known, asked=())
+def _missing(chain: GoldChain, question: str, known: Sequence[str], asked: Set[str] = frozenset()) -> str:
+    """What to search for next, as a sentence; empty if nothing is missing or can be named."""
+    query = "" if chain.is_complete(known) else chain.next_query(question, known, asked)
     return f"{MISSING}{query.rstrip('? ')}." if query else ""
 
 
