@@ -12,6 +12,7 @@ from typing import Any, TypeVar, get_type_hints
 from cirag_dspy.benchmarks import DATASETS
 from cirag_dspy.distill.settings import LoraSettings
 from cirag_dspy.errors import CiragError, DataError
+from cirag_dspy.files import read_text
 from cirag_dspy.lms import is_local
 from cirag_dspy.systems import SYSTEMS, build_system, check_settings, settings_of
 
@@ -165,7 +166,7 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
         DataError: The file can't be read, or something in it is missing, unknown or of the wrong kind.
     """
     try:
-        whole = tomllib.loads(path.read_text(encoding="utf-8"))
+        whole = tomllib.loads(read_text(path))
     except OSError as error:
         raise DataError(f"{path} can't be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

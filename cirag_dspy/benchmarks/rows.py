@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cirag_dspy.errors import DataError
+from cirag_dspy.files import read_text
 
 ID_KEYS = ("_id", "id")
 
@@ -122,7 +123,7 @@ def read_records(path: Path) -> list[Any]:
         DataError: The file cannot be read, or is neither.
     """
     try:
-        content = path.read_text(encoding="utf-8-sig")
+        content = read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read ({error})") from error
     try:

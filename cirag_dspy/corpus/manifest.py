@@ -11,6 +11,7 @@ from typing import Any
 
 from cirag_dspy.corpus.embedder import Encoder
 from cirag_dspy.errors import CorpusIndexError
+from cirag_dspy.files import read_text
 
 FORMAT = 1
 NAME = "manifest.json"
@@ -55,7 +56,7 @@ class Manifest:
         if not path.is_file():
             raise CorpusIndexError(f"no index at {folder} (it has no {NAME}): build one with {rebuild}")
         try:
-            data = json.loads(path.read_text(encoding="utf-8"))
+            data = json.loads(read_text(path))
             if data["format"] != FORMAT:
                 raise CorpusIndexError(
                     f"index {folder} has format {data['format']}, this version reads {FORMAT}: delete the folder and "

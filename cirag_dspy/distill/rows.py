@@ -19,7 +19,7 @@ import dspy
 from cirag_dspy.adapter import LineAdapter
 from cirag_dspy.distill.trajectories import Call, Trajectory, Turn
 from cirag_dspy.errors import DataError
-from cirag_dspy.files import write_json, write_lines
+from cirag_dspy.files import read_text, write_json, write_lines
 from cirag_dspy.modules.integrate import read_query, write_decision
 from cirag_dspy.modules.parse import parse_core, parse_triples, says_nothing
 from cirag_dspy.modules.reader import read_answer
@@ -117,7 +117,7 @@ def read_rows(file: Path) -> list[Row]:
         DataError: It can't be read, or a line is no chat row.
     """
     try:
-        lines = file.read_text(encoding="utf-8").split("\n")
+        lines = read_text(file).split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{file} can't be read: {error}") from None
     rows = []
@@ -152,7 +152,7 @@ def check_rows(rows: Sequence[Row]) -> dict[str, Any]:
 def _written(folder: Path) -> list[Path]:
     """The files of rows that an earlier export left; no other file of the folder is ours to remove."""
     try:
-        names = [JOINT, *json.loads((folder / "report.json").read_text(encoding="utf-8"))["by_predictor"]]
+        names = [JOINT, *json.loads(read_text(folder / "report.json"))["by_predictor"]]
     except (OSError, ValueError, KeyError, TypeError):
         return []
     return [folder / f"{name}.jsonl" for name in names]

@@ -19,7 +19,7 @@ import dspy
 from dspy.adapters.utils import format_field_value
 
 from cirag_dspy.errors import DataError, RunError
-from cirag_dspy.files import write_lines
+from cirag_dspy.files import read_text, write_lines
 from cirag_dspy.modules.extract import FATAL
 from cirag_dspy.modules.threads import each_in_threads
 from cirag_dspy.text import one_line
@@ -144,7 +144,7 @@ def read_trajectories(file: Path) -> tuple[dict[str, Any], list[Trajectory]]:
         DataError: It is no file of trajectories.
     """
     try:
-        lines = [line for line in file.read_text(encoding="utf-8", errors="replace").split("\n") if line]
+        lines = [line for line in read_text(file, "replace").split("\n") if line]
     except OSError as error:
         raise DataError(f"{file} can't be read: {error.strerror}") from None
     found: dict[str, Trajectory] = {}

@@ -11,6 +11,7 @@ from typing import Any
 
 from cirag_dspy.errors import DataError
 from cirag_dspy.evaluate.variants import Variant
+from cirag_dspy.files import read_text
 from cirag_dspy.systems import SYSTEMS
 from cirag_dspy.text import one_line
 
@@ -82,7 +83,7 @@ def read_grid(path: Path) -> Grid:
         DataError: The file can't be read, or something in it is unknown, missing or named twice.
     """
     try:
-        whole = tomllib.loads(path.read_text(encoding="utf-8"))
+        whole = tomllib.loads(read_text(path))
     except OSError as error:
         raise DataError(f"{path} can't be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -13,7 +13,7 @@ import dspy
 
 from cirag_dspy.errors import RunError
 from cirag_dspy.evaluate.rows import Row, answer_one, summarise
-from cirag_dspy.files import write_json
+from cirag_dspy.files import read_text, write_json
 from cirag_dspy.modules.threads import each_in_threads
 
 
@@ -54,7 +54,7 @@ class RunFolder:
 
     def _check_same(self, file: Path, manifest: Mapping[str, Any]) -> None:
         try:
-            was = dict(json.loads(file.read_text(encoding="utf-8")))
+            was = dict(json.loads(read_text(file)))
         except (ValueError, TypeError):
             raise RunError(f"{file} is damaged, so the run can't be resumed; choose another --out") from None
         before, now = (dict(_leaves(whole)) for whole in (was, json.loads(json.dumps(manifest))))
@@ -72,7 +72,7 @@ class RunFolder:
         """The last row of each question, in order of first arrival; a torn last line is passed over."""
         rows: dict[str, Row] = {}
         if self.rows_file.exists():
-            for line in self.rows_file.read_text(encoding="utf-8", errors="replace").split("\n"):
+            for line in read_text(self.rows_file, "replace").split("\n"):
                 try:
                     row = json.loads(line)
                 except ValueError:

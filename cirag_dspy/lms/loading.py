@@ -16,6 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 from transformers.utils import logging as transformers_logging
 
 from cirag_dspy.errors import ModelError
+from cirag_dspy.files import read_text
 from cirag_dspy.lms.local import LocalEngine
 from cirag_dspy.lms.weights import fingerprint
 
@@ -99,7 +100,7 @@ def _load(
 def _check_base(base: Path, adapter: Path) -> None:
     """Warn where an adapter's record says it was trained on other weights; an adapter without a record is trusted."""
     try:
-        trained_on = json.loads((adapter / "training.json").read_text(encoding="utf-8"))["base"]
+        trained_on = json.loads(read_text(adapter / "training.json"))["base"]
         name, content = trained_on["name"], trained_on["content"]
     except (OSError, ValueError, KeyError, TypeError):
         return
