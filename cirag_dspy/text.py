@@ -6,9 +6,21 @@ import re
 import string
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-_WORD = re.compile(r"\w+")
+import regex
+
+# Letters with the marks that belong to them: Python's own \\w tears "हिन्दी" apart at its vowel signs.
+_WORD = regex.compile(r"[\p{L}\p{N}_][\p{L}\p{N}\p{M}_]*")
+_INVISIBLE = regex.compile(r"\p{Cf}+")  # soft hyphens, joiners, direction marks: spelling, not meaning
+# Scripts that write no blanks between words, and Korean, which writes particles onto them.
+_UNSPACED = (
+    r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Bopomofo}\p{Hangul}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Javanese}\p{Balinese}"
+    r"\p{Tai_Tham}\p{New_Tai_Lue}\p{Tai_Le}\p{Tai_Viet}\p{Yi}\p{Tangut}\p{Nushu}ー々〆〇]"
+)
+_SYLLABLE = r"[\u1100-\u115f][\u1160-\u11a7]*[\u11a8-\u11ff]*"  # Korean as NFD writes it
+_PIECE = regex.compile(rf"{_SYLLABLE}|{_UNSPACED}\p{{M}}*|(?:(?!{_UNSPACED})[\p{{L}}\p{{N}}\p{{M}}_])+")
+_UNSPACED_LETTER = regex.compile(_UNSPACED)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
@@ -21,9 +33,19 @@ FUNCTION_WORDS = frozenset(
     )
 )
 
-# A sentence ends at . ! or ? (with closing quotes or brackets) before white space and something that can open one;
-# CJK full stops need no white space behind them.
-_BOUNDARY = re.compile(r"(?<=[.!?])[\"'”’)\]]*\s+(?=[\"'“‘(\[]?[^\W_a-z])|(?<=[。！？])\s*")
+# Where a sentence may end. Latin marks need white space behind them and then no lower-case letter; full stops of other
+# scripts (。 ． । ۔ ። ။) need neither. Runs of marks ("?!", "……。") and what closes behind them (quotes, brackets,
+# emphasis) stay with the sentence. Thai and Lao write blanks between sentences, and no stop.
+_CLOSING = r"[\p{Pe}\p{Pf}\"'“‘”’»«*_]*+"
+_OPENING = r"[\p{Ps}\p{Pi}\"'“‘„»«¿¡*_–—-]*"
+_BOUNDARY = regex.compile(
+    rf"(?P<latin>(?<![.!?…])…*+[.!?‼⁇⁈⁉][.!?…]*+{_CLOSING}\s+(?={_OPENING}(?!\p{{Ll}})[\p{{L}}\p{{N}}]))"
+    rf"|(?<![.!?…])[.!?…]*+(?:(?![!?‼⁇⁈⁉၊])\p{{SB=ST}}|[．﹒](?![\p{{L}}\p{{N}}]|$)|[．﹒](?={_UNSPACED})|།(?=[\s།]))"
+    rf"[\p{{SB=ST}}．།!?….]*+{_CLOSING}\s*"
+    rf"|(?<={_UNSPACED})[.!?]++{_CLOSING}(?={_UNSPACED})"
+    r"|(?P<blank>(?<=[\p{Thai}\p{Lao}])\s+(?=[\p{Thai}\p{Lao}]))"
+)
+_SHORTEST_UNMARKED = 20  # letters of a Thai or Lao sentence at least
 _INITIALS = re.compile(r"[^\W\d_](?:\.[^\W\d_])*")
 _ABBREVIATIONS = frozenset(
     re.findall(
@@ -98,22 +120,35 @@ _ANSWER_LEAD = re.compile(
 
 
 def split_sentences(text: str) -> list[str]:
-    """Split running text into sentences; white space inside each is collapsed, none is empty.
+    """Split running text of any script into sentences; white space inside each is collapsed, none is empty.
 
-    A rule-based splitter: common abbreviations and initials (``J. R.``, ``U.S.``) do not end a sentence.
+    A rule-based splitter over Unicode's sentence terminals: common English abbreviations and initials (``J. R.``,
+    ``U.S.``) do not end a sentence. Thai and Lao, which have no full stop, are split at blanks between long pieces.
     """
     sentences: list[str] = []
     start = 0
     for match in _BOUNDARY.finditer(text):
         piece = text[start : match.end()]
-        last = piece.rstrip().rsplit(None, 1)[-1] if piece.strip() else ""
-        token = last.rstrip(".").lstrip("(\"'“‘[")
-        if last.endswith(".") and (token.lower() in _ABBREVIATIONS or _INITIALS.fullmatch(token)):
+        if match["latin"] and _ends_abbreviated(piece):
+            continue
+        if match["blank"] and min(match.start() - start, _run_behind(text, match.end())) < _SHORTEST_UNMARKED:
             continue
         sentences.append(one_line(piece))
         start = match.end()
     sentences.append(one_line(text[start:]))
     return [sentence for sentence in sentences if sentence]
+
+
+def _ends_abbreviated(piece: str) -> bool:
+    last = piece.rstrip().rsplit(None, 1)[-1] if piece.strip() else ""
+    token = last.rstrip(".").lstrip("(\"'“‘[")
+    return last.endswith(".") and (token.lower() in _ABBREVIATIONS or bool(_INITIALS.fullmatch(token)))
+
+
+def _run_behind(text: str, place: int) -> int:
+    """Letters from a place to the next blank."""
+    blank = regex.search(r"\s|$", text, pos=place)
+    return blank.start() - place if blank else 0
 
 
 def one_line(text: str) -> str:
@@ -128,8 +163,52 @@ def one_line(text: str) -> str:
 
 
 def words(text: str) -> list[str]:
-    """Case-folded, NFC-normalised words of any script; what provenance and matching compare."""
-    return _WORD.findall(unicodedata.normalize("NFC", text).casefold())
+    """Case-folded, NFKC-normalised words of any script; what provenance, grounding and matching compare.
+
+    Scripts without blanks (Chinese, Japanese, Thai, ...) and Korean give each letter and each pair of neighbours, in
+    order: "北京市" is 北, 北京, 京, 京市, 市. So a name is found inside a longer run, and letters that merely occur
+    somewhere are not taken for it.
+    """
+    folded = _folded(text)
+    if not _UNSPACED_LETTER.search(folded):
+        return _WORD.findall(folded)
+    found: list[str] = []
+    for run in _WORD.findall(folded):
+        before = ""
+        for piece in _PIECE.findall(run):
+            unspaced = bool(_UNSPACED_LETTER.match(piece))
+            found += [before + piece, piece] if unspaced and before else [piece]
+            before = piece if unspaced else ""
+    return found
+
+
+def word_count(text: str) -> int:
+    """How many words a text has, where scripts without blanks count a word for two letters."""
+    pieces = [piece for run in _WORD.findall(_folded(text)) for piece in _PIECE.findall(run)]
+    letters = sum(bool(_UNSPACED_LETTER.match(piece)) for piece in pieces)
+    return len(pieces) - letters + (letters + 1) // 2
+
+
+def holds_run(text: str, wanted: str) -> bool:
+    """Whether the words of ``wanted`` stand in ``text`` in a row; never so where it has none."""
+    tokens, run = words(text), words(wanted)
+    return bool(run) and any(tokens[i : i + len(run)] == run for i in range(len(tokens) - len(run) + 1))
+
+
+def letter_runs(text: str) -> Iterator[str]:
+    """Runs of letters, digits and marks, and each other visible sign by itself; of scripts without blanks (and Korean)
+    each letter is a run.
+    """
+    for token in regex.findall(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]", text):
+        yield from _PIECE.findall(token) or [token]
+
+
+def _folded(text: str) -> str:
+    """Text under which two spellings are the same: compatibility forms, case and invisible signs out of the way."""
+    if text.isascii():
+        return text.lower()
+    folded = unicodedata.normalize("NFKC", _INVISIBLE.sub("", text)).casefold()
+    return unicodedata.normalize("NFKC", folded).replace("i\u0307", "i")  # the Turkish İ, whose fold leaves its dot
 
 
 def content_words(text: str) -> set[str]:
@@ -142,7 +221,7 @@ def match_key(text: str) -> str:
 
     Symbols that tell names apart (``C++`` from ``C#``) stay when a text has no letters or digits besides one.
     """
-    folded = unicodedata.normalize("NFC", text).casefold()
+    folded = _folded(text)
     key = " ".join(_WORD.findall(folded))
     return "".join(folded.split()) if len(key) <= 1 else key
 

@@ -2,6 +2,7 @@ import pytest
 
 from cirag_dspy.text import (
     best_sentence,
+    holds_run,
     is_empty_query,
     is_refusal,
     match_key,
@@ -9,6 +10,7 @@ from cirag_dspy.text import (
     one_line,
     short_answer,
     split_sentences,
+    word_count,
     words,
 )
 
@@ -25,6 +27,28 @@ from cirag_dspy.text import (
         ('"Why?" she asked. "Because."', ['"Why?" she asked.', '"Because."']),
         ("It cost 3.5 million. Łódź paid.", ["It cost 3.5 million.", "Łódź paid."]),
         ("北京是首都。上海不是。", ["北京是首都。", "上海不是。"]),
+        ("राम घर गया। सीता वन गई॥ अंत।", ["राम घर गया।", "सीता वन गई॥", "अंत।"]),
+        ("他说：“我来了。”然后走了。", ["他说：“我来了。”", "然后走了。"]),
+        ("「行くよ。」と言った。『はい！』彼は", ["「行くよ。」", "と言った。", "『はい！』", "彼は"]),
+        ("東京は首都です．大阪は違います．", ["東京は首都です．", "大阪は違います．"]),
+        ("値は３．５です．はい．", ["値は３．５です．", "はい．"]),
+        ("什么？！真的。。。是吗？", ["什么？！", "真的。。。", "是吗？"]),
+        ("他来了.她走了.版本3.5版!好", ["他来了.", "她走了.", "版本3.5版!", "好"]),
+        ("هل أنت هنا؟ نعم. ٹھیک ہے۔ جی", ["هل أنت هنا؟", "نعم.", "ٹھیک ہے۔", "جی"]),
+        ("Նա եկավ։ Նա գնաց։", ["Նա եկավ։", "Նա գնաց։"]),
+        ("မြန်မာ။ ရန်ကုန်၊ မန္တလေး။", ["မြန်မာ။", "ရန်ကုန်၊ မန္တလေး။"]),
+        ("እሱ መጣ። እሷ ሄደች።", ["እሱ መጣ።", "እሷ ሄደች።"]),
+        ("བོད་ཡིག། སྐད་ཡིག།", ["བོད་ཡིག།", "སྐད་ཡིག།"]),
+        (
+            "กรุงเทพมหานครเป็นเมืองหลวงของไทย เชียงใหม่อยู่ทางภาคเหนือของไทย",
+            ["กรุงเทพมหานครเป็นเมืองหลวงของไทย", "เชียงใหม่อยู่ทางภาคเหนือของไทย"],
+        ),
+        ("นาย สมชาย มา", ["นาย สมชาย มา"]),
+        ("¿Quién es? ¡Hola! «Sí.» Luego fue.", ["¿Quién es?", "¡Hola!", "«Sí.»", "Luego fue."]),
+        ("Das ist z. B. gut. „Ja.“ Er ging.", ["Das ist z. B. gut.", "„Ja.“", "Er ging."]),
+        ("**Bold.** Next (one.) Two [x]. three", ["**Bold.**", "Next (one.)", "Two [x]. three"]),
+        ("Он ушёл. Потом т. е. позже пришёл.", ["Он ушёл.", "Потом т. е. позже пришёл."]),
+        ("Node.js是好的。真的", ["Node.js是好的。", "真的"]),
         ("one\n two", ["one two"]),
         ("", []),
         ("  \n ", []),
@@ -166,6 +190,35 @@ def test_words_and_keys_keep_scripts_apart():
     assert match_key("Beyoncé") != match_key("Beyonce")
     assert match_key("C++") != match_key("C#")
     assert match_key("O’Neil") == match_key("O'Neil")
+
+
+def test_words_of_scripts_without_blanks_are_letters_and_pairs():
+    assert words("北京市") == ["北", "北京", "京", "京市", "市"]
+    assert words("2008年iPhone") == ["2008", "年", "iphone"]
+    assert words("हिन्दी भाषा") == ["हिन्दी", "भाषा"]  # vowel signs belong to their letters
+    assert words("ＮＨＫ ﬁsh co\u00adop İstanbul") == ["nhk", "fish", "coop", "istanbul"]
+    assert [word_count(text) for text in ("two words", "北京大学", "東", "")] == [2, 2, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted", "held"),
+    [
+        ("北京是中国的首都", "北京", True),
+        ("北京是中国的首都", "京北", False),
+        ("수도는 서울이다", "서울", True),
+        ("New York City", "new york", True),
+        ("York, New", "New York", False),
+        ("anything", "...", False),
+    ],
+)
+def test_holds_run(text, wanted, held):
+    assert holds_run(text, wanted) is held
+
+
+def test_best_sentence_where_there_are_no_blanks():
+    sentences = split_sentences("北京是中国的首都。上海位于华东地区。广州在南方。")
+    assert best_sentence("上海 | 位于 | 华东", sentences) == 1
+    assert best_sentence("广州 | 在 | 南方", sentences) == 2
 
 
 def test_normalize_answer_has_no_unicode_normalisation():

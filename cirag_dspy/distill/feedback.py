@@ -16,7 +16,7 @@ from cirag_dspy.distill.watch import UNREADABLE
 from cirag_dspy.modules.parse import parse_core, parse_triples, says_nothing
 from cirag_dspy.modules.reader import read_answer
 from cirag_dspy.schema import Hop, Passage, Triple
-from cirag_dspy.text import best_sentence, is_empty_query, is_refusal, match_key, one_line, words
+from cirag_dspy.text import best_sentence, holds_run, is_empty_query, is_refusal, match_key, one_line, words
 
 Fields = Mapping[str, Any]
 Lookup = Callable[[Sequence[str]], Mapping[str, Passage]]
@@ -184,10 +184,7 @@ def _facts(triples: Sequence[Triple]) -> str:
 
 def _holds(text: str, answer: str) -> bool:
     """Whether a text has the words of an answer in a row; never so for yes and no."""
-    wanted, tokens = words(answer), words(text)
-    if not wanted or wanted in (["yes"], ["no"]):
-        return False
-    return any(tokens[i : i + len(wanted)] == wanted for i in range(len(tokens) - len(wanted) + 1))
+    return words(answer) not in (["yes"], ["no"]) and holds_run(text, answer)
 
 
 def _dropped(text: str) -> list[str]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Sequence
 
+from cirag_dspy.text import letter_runs
+
 RULES = {
     "recall@k": "HippoRAG: share of the gold passages (ids) in the top k; 0 for an empty ranking; mean over questions; "
     "gold that the corpus lacks counts as not found",
     "all_recall@k": "1 if every gold passage (by id) is in the corpus and among the top k, else 0; mean over questions",
-    "answer_recall@k": "DPR has_answer: 1 if a top-k passage's text holds an answer's tokens in a row (NFD, lower)",
+    "answer_recall@k": "DPR has_answer: 1 if a top-k passage's text holds an answer's tokens in a row (NFD, lower; of "
+    "scripts without blanks each letter is a token)",
 }
 KS = (2, 5, 10)
 
@@ -55,25 +58,12 @@ def has_answer(answers: Iterable[str], text: str) -> bool:
 
 
 def answer_tokens(text: str) -> list[str]:
-    """Tokens of DPR's ``SimpleTokenizer`` over NFD text, lower-cased.
+    """Tokens of DPR's ``SimpleTokenizer`` over NFD text, lower-cased, and of scripts without blanks each letter.
 
     A token is a run of letters, numbers and marks, or any other character that is no separator or control character.
+    DPR takes a whole run of Chinese or Thai for one token, so that no answer is ever found inside it.
     """
-    tokens: list[str] = []
-    word = ""
-    for character in unicodedata.normalize("NFD", text):
-        kind = unicodedata.category(character)[0]
-        if kind in "LNM":
-            word += character
-            continue
-        if word:
-            tokens.append(word)
-            word = ""
-        if kind not in "ZC":
-            tokens.append(character)
-    if word:
-        tokens.append(word)
-    return [token.lower() for token in tokens]
+    return [run.lower() for run in letter_runs(unicodedata.normalize("NFD", text))]
 
 
 def _line(text: str) -> str:

@@ -11,7 +11,7 @@ from cirag_dspy.modules.reader import passage_line, read_answer, shorter
 from cirag_dspy.modules.verdict import parse_yes_no, unclear
 from cirag_dspy.schema import Passage
 from cirag_dspy.signatures import AnswerFromMemory, CritiqueAnswer
-from cirag_dspy.text import is_refusal, match_key, normalize_answer, one_line, word_f1
+from cirag_dspy.text import is_refusal, match_key, normalize_answer, one_line, word_f1, words
 
 
 class Recall(dspy.Module):
@@ -65,4 +65,4 @@ def agreement(one: str, other: str) -> float:
     """F1 of the words of two answers after the official normalisation, 0 to 1; refusals agree with nothing."""
     if is_refusal(one) or is_refusal(other):
         return 0.0
-    return word_f1(normalize_answer(one).split(), normalize_answer(other).split())
+    return word_f1(words(normalize_answer(one)), words(normalize_answer(other)))

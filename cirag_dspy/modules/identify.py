@@ -15,7 +15,7 @@ from cirag_dspy.modules.knowledge import Knowledge
 from cirag_dspy.modules.queries import load_json
 from cirag_dspy.modules.reader import shorter
 from cirag_dspy.signatures import IdentifyEntities
-from cirag_dspy.text import match_key, one_line, words
+from cirag_dspy.text import match_key, one_line, word_count
 
 OTHER = "other"
 QUERIES_PER_ENTITY = 2
@@ -61,7 +61,7 @@ def parse_needs(text: str, most: int) -> list[tuple[str, list[str]]]:
         if not name or name.endswith(":") or match_key(name) == "entity":
             continue  # "none", a line that announces the list, the names of its columns
         if not queries:
-            name, queries = (name, [name]) if len(words(name)) <= _NAME_WORDS else (OTHER, [name])
+            name, queries = (name, [name]) if word_count(name) <= _NAME_WORDS else (OTHER, [name])
         known = needs.setdefault(match_key(name), (name, []))[1]
         known += [query for query in queries if query not in known]
     return [(name, queries[:QUERIES_PER_ENTITY]) for name, queries in list(needs.values())[:most]]

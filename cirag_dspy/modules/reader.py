@@ -9,7 +9,7 @@ import dspy
 from cirag_dspy.modules.ask import Inputs, Reply, ask
 from cirag_dspy.schema import Citation, Passage
 from cirag_dspy.signatures import AnswerAnyway
-from cirag_dspy.text import is_refusal, one_line, short_answer, words
+from cirag_dspy.text import holds_run, is_refusal, one_line, short_answer, words
 
 
 class Reader(dspy.Module):
@@ -63,14 +63,12 @@ def fewer_turns(inputs: Inputs, name: str) -> Inputs | None:
 
 def cite_answer(answer: str, passages: Sequence[Passage]) -> list[Citation]:
     """The first sentence of each passage that contains the answer's words in a row; none for yes and no."""
-    wanted = words(answer)
-    if not wanted or wanted in (["yes"], ["no"]):
+    if words(answer) in ([], ["yes"], ["no"]):
         return []
     found = []
     for passage in passages:
         for number, sentence in enumerate(passage.sentences):
-            tokens = words(sentence)
-            if any(tokens[i : i + len(wanted)] == wanted for i in range(len(tokens) - len(wanted) + 1)):
+            if holds_run(sentence, answer):
                 found.append(Citation(passage.id, passage.title, number, sentence))
                 break
     return found

@@ -11,7 +11,7 @@ from cirag_dspy.modules.reader import Reader, cite_answer
 from cirag_dspy.modules.search import SearchIndex
 from cirag_dspy.modules.trail import Trail
 from cirag_dspy.systems.limits import require_at_least, require_share
-from cirag_dspy.text import is_refusal, normalize_answer, one_line, words
+from cirag_dspy.text import is_refusal, normalize_answer, one_line, word_count
 
 LONGEST_ANSWER = 10
 STEP_BY_STEP = "Go step by step, and check each step against the passages."
@@ -96,7 +96,7 @@ class MetaRAG(dspy.Module):
             again = self.explain(question=question, passages=trail.passages(), advice=advice)
             previous = answer
             # A long text is no answer, and a refusal no better one.
-            if len(words(again.answer)) <= LONGEST_ANSWER and not is_refusal(again.answer):
+            if word_count(again.answer) <= LONGEST_ANSWER and not is_refusal(again.answer):
                 answer, reason = again.answer, again.reason
             if normalize_answer(answer) == normalize_answer(previous) and trail.passages() == before:
                 return answer, reason, "nothing_new"

@@ -46,3 +46,13 @@ def test_facts_connect_with_the_question_or_with_one_another(known, offered, kep
 def test_an_answer_stands_in_one_line_of_its_evidence(answer, held):
     lines = ["Ada Brook | born in | Velden", "Ada Brook | date of birth | 3 May 1901"]
     assert holds_answer(lines, answer, QUESTION) is held
+
+
+def test_grounding_where_there_are_no_blanks():
+    question = "谁导演了《港口之歌》？"
+    song = Triple("港口之歌", "导演", "王安", "p", 0)
+    other = Triple("上海", "位于", "华东", "p", 1)
+    assert connected(question, [], [other, song]) == [song]
+    assert holds_answer(["港口之歌由王安导演。"], "王安", question)
+    assert not holds_answer(["港口之歌由王安导演。"], "安王", question)
+    assert not holds_answer(["安先生见了王先生。"], "王安", question)
