@@ -17,7 +17,8 @@ from cirag_dspy.evaluate.question_costs import (
 from cirag_dspy.schema import Passage
 from cirag_dspy.signatures import AnswerIfSufficient, ExtractTriples, FindEntities, JudgeAnswer, RelateEntities
 
-# English prose has about this many characters a token; exact counts would need the LM's own tokenizer.
+# English prose has about this many characters a token, other scripts about as many bytes of UTF-8; exact counts would
+# need the LM's own tokenizer.
 CHARACTERS_PER_TOKEN = 4
 
 
@@ -25,7 +26,7 @@ def extraction_cost(passages: Sequence[Passage], calls: str) -> dict[str, int]:
     """LM calls and tokens to extract the triples of ``passages`` in ``one`` or ``two`` calls each."""
     signatures = (ExtractTriples,) if calls == "one" else (FindEntities, RelateEntities)
     prompt = sum(system_size(signature) for signature in signatures) * len(passages)
-    prompt += sum(len(passage.title) + len(passage.text) + 20 for passage in passages) * len(signatures)
+    prompt += sum(_size(passage) + 20 for passage in passages) * len(signatures)
     reply = len(passages) * TRIPLES_PER_PASSAGE * FACT
     return {
         "lm_calls": len(passages) * len(signatures),
@@ -101,8 +102,13 @@ def most_passages(benchmark: Benchmark, settings: Mapping[str, Any]) -> int:
 
 
 def _passage(benchmark: Benchmark) -> int:
-    """Mean characters of a passage."""
-    return sum(len(p.title) + len(p.text) for p in benchmark.passages) // max(1, len(benchmark.passages))
+    """Mean size of a passage."""
+    return sum(map(_size, benchmark.passages)) // max(1, len(benchmark.passages))
+
+
+def _size(passage: Passage) -> int:
+    """Bytes of a passage in UTF-8: letters of other scripts cost more tokens than Latin ones."""
+    return len(f"{passage.title}{passage.text}".encode())
 
 
 def _tokens(characters: int) -> int:

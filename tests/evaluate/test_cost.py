@@ -59,3 +59,10 @@ def test_contrasts_cost_calls_by_question(levels, calls):
 def test_judging_costs_a_call_a_question_at_most():
     cost = judging_cost(load_benchmark("demo", limit=5))
     assert cost["lm_calls"] == 5 and cost["prompt_tokens"] > 0
+
+
+def test_letters_of_other_scripts_cost_more_tokens():
+    latin = Passage.create("", "a" * 400)
+    chinese = Passage.create("", "北" * 400)
+    one, other = (extraction_cost([passage], "one")["prompt_tokens"] for passage in (latin, chinese))
+    assert other - one == 200  # 800 bytes more
