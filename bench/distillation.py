@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument("--program", type=Path, default=Path("optimized/cirag-smollm2"))
     parser.add_argument("--datasets", default="2wikimultihopqa,hotpotqa")
     parser.add_argument("--only", default=",".join(LMS), help="Of base, demos, student, annotations.")
-    parser.add_argument("--limit", type=int, default=100)
+    parser.add_argument("--limit", type=int, default=100, help="Questions, drawn at random by seed 0.")
     parser.add_argument("--threads", type=int, default=16)
     parser.add_argument("--max-batch", type=int, default=16, help="Passages extracted at a time.")
     parser.add_argument("--out", type=Path, default=Path("runs/distillation"))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from cirag_dspy.benchmarks.base import Benchmark, assemble
 from cirag_dspy.benchmarks.demo import demo_passages, demo_questions
+from cirag_dspy.benchmarks.draw import Draw
 from cirag_dspy.benchmarks.layouts import answers_of, is_answerable, parse, row_id
 from cirag_dspy.benchmarks.rows import RawRow
 from cirag_dspy.benchmarks.sources import described, file_rows, find_file, hub_rows, read_aliases, read_corpus
@@ -33,7 +33,8 @@ def load_benchmark(
     data_file: str | Path | None = None,
     corpus: str | Path | Sequence[Passage] | None = None,
     limit: int | None = None,
-    sample_seed: int | None = None,
+    sample_seed: int = 0,
+    first: bool = False,
     ids: Iterable[str] | None = None,
     setting: str = "distractor",
 ) -> Benchmark:
@@ -46,23 +47,25 @@ def load_benchmark(
             without ``data_file`` the data set is loaded from the Hugging Face hub.
         data_file: One file in any of the layouts of ``layouts``.
         corpus: Passages, or a file of ``{title, text}``, to search instead of the questions' own paragraphs.
-        limit: Take only so many questions.
-        sample_seed: With it, ``limit`` takes a random sample (kept in file order), else the first ones.
-        ids: Take only these questions.
+        limit: Take only so many questions, drawn at random by ``sample_seed`` and kept in file order.
+        sample_seed: Of the draw. The draw is in ``notes["draw"]``.
+        first: Let ``limit`` take the first ones instead. Files may be sorted, so these are no sample.
+        ids: Take only these questions; ``limit`` draws among them.
         setting: HotpotQA's ``distractor`` or ``fullwiki``.
 
     Raises:
         DataError: A name that is not known, data that cannot be had, a row that is not in its layout, a split without
             labels, or a choice that leaves no question.
     """
-    _check(name, split, setting, limit)
+    _check(name, split, setting)
+    draw = Draw(limit, sample_seed, first)
     passages = read_corpus(Path(corpus)) if isinstance(corpus, str | Path) else corpus
     notes: dict[str, Any] = {"warnings": []}
     if isinstance(corpus, str | Path):
         notes["corpus"] = described(Path(corpus))
     if name == "demo":
         questions, source = demo_questions(split)
-        chosen = _choose(questions, [question.id for question in questions], "demo", limit, sample_seed, ids)
+        chosen = _choose(questions, [question.id for question in questions], "demo", draw, ids, notes)
         return assemble(name, split, chosen, corpus=passages or demo_passages(), notes=notes, source=source)
     if name == "hotpotqa":
         notes["setting"] = setting
@@ -83,12 +86,12 @@ def load_benchmark(
     if len(answerable) < len(numbered):
         notes["skipped_unanswerable"] = len(numbered) - len(answerable)
     _check_labels(name, split, [row for _, row in answerable], source)
-    chosen_rows = _choose(answerable, [id for id, _ in answerable], source, limit, sample_seed, ids)
+    chosen_rows = _choose(answerable, [id for id, _ in answerable], source, draw, ids, notes)
     parsed = [parse(row, id, aliases) for id, row in chosen_rows]
     return assemble(name, split, parsed, corpus=passages, notes=notes, source=source)
 
 
-def _check(name: str, split: str, setting: str, limit: int | None) -> None:
+def _check(name: str, split: str, setting: str) -> None:
     if name not in DATASETS:
         raise DataError(f"unknown data set {name!r}; known are {', '.join(DATASETS)}")
     if split not in SPLITS:
@@ -97,8 +100,6 @@ def _check(name: str, split: str, setting: str, limit: int | None) -> None:
         raise DataError(f"unknown setting {setting!r}; HotpotQA has {' and '.join(SETTINGS)}")
     if setting != "distractor" and name != "hotpotqa":
         raise DataError(f"setting {setting!r} is HotpotQA's; {name} has none")
-    if limit is not None and limit < 1:
-        raise DataError(f"no examples: a limit of {limit} leaves none; give at least 1")
 
 
 def _find(name: str, split: str, published: str, setting: str, folder: Path) -> Path:
@@ -123,11 +124,11 @@ def _choose(
     items: Sequence[T],
     names: Sequence[str],
     source: str,
-    limit: int | None,
-    sample_seed: int | None,
+    draw: Draw,
     ids: Iterable[str] | None,
+    notes: dict[str, Any],
 ) -> list[T]:
-    """The items with the wanted ids, then the first ``limit`` of them or a sample, in file order."""
+    """The items with the wanted ids, and of them those of the draw, in file order; the draw is noted."""
     chosen = list(items)
     if ids is not None:
         wanted = set(ids)
@@ -136,12 +137,9 @@ def _choose(
             shown = ", ".join(unknown[:5]) + (", ..." if len(unknown) > 5 else "")
             raise DataError(f"no examples with {len(unknown)} of the {len(wanted)} ids: {shown} ({source})")
         chosen = [item for item, name in zip(items, names, strict=True) if name in wanted]
-    if limit is not None and limit < len(chosen):
-        if sample_seed is None:
-            chosen = chosen[:limit]
-        else:
-            kept = sorted(random.Random(sample_seed).sample(range(len(chosen)), limit))
-            chosen = [chosen[index] for index in kept]
     if not chosen:
         raise DataError(f"no examples in {source}")
-    return chosen
+    notes["draw"] = draw.record(len(chosen))
+    if warning := draw.warning(len(chosen)):
+        notes["warnings"].append(warning)
+    return [chosen[index] for index in draw.indices(len(chosen))]

@@ -25,6 +25,7 @@ def ablate(
     setting: runs.Setting = "distractor",
     limit: runs.Limit = None,
     seed: runs.Seed = None,
+    first: runs.First = False,
     ids: runs.Ids = None,
     program: common.Program = None,
     system: Annotated[
@@ -110,8 +111,7 @@ def ablate(
         data_dir=data_dir,
         data_file=data_file,
         corpus=corpus,
-        limit=limit,
-        sample_seed=seed,
+        **runs.drawn(limit, seed, first),
         ids=runs.names(ids),
         setting=setting,
     )

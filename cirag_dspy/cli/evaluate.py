@@ -19,6 +19,7 @@ def evaluate(
     setting: runs.Setting = "distractor",
     limit: runs.Limit = None,
     seed: runs.Seed = None,
+    first: runs.First = False,
     ids: runs.Ids = None,
     program: common.Program = None,
     system: Annotated[
@@ -101,8 +102,7 @@ def evaluate(
         data_dir=data_dir,
         data_file=data_file,
         corpus=corpus,
-        limit=limit,
-        sample_seed=seed,
+        **runs.drawn(limit, seed, first),
         ids=runs.names(ids),
         setting=setting,
     )
@@ -143,19 +143,19 @@ def evaluate(
     if write_official is not None:
         for run in finished:
             write_run(benchmark, reports.rows_of(run, benchmark), write_official, run.name)
-    first = finished[0]
+    only = finished[0]
     if several:
         reports.print_comparison(f"{title}, {name}", finished, comparison, as_json=as_json, quiet=quiet)
     elif as_json:
         common.print_json(
             {
-                "out": str(first.folder.path),
-                "summary": first.summary,
-                "extraction": first.extraction,
-                "manifest": first.manifest,
+                "out": str(only.folder.path),
+                "summary": only.summary,
+                "extraction": only.extraction,
+                "manifest": only.manifest,
             }
         )
     else:
-        typer.echo(summary_lines(f"{title}, {first.name}, {name}", first.summary))
-        common.say(f"rows, manifest and summary: {first.folder.path}", quiet)
+        typer.echo(summary_lines(f"{title}, {only.name}, {name}", only.summary))
+        common.say(f"rows, manifest and summary: {only.folder.path}", quiet)
     reports.exit_with_failures(finished)

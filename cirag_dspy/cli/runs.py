@@ -30,8 +30,19 @@ DataDir = Annotated[Path | None, typer.Option(help="Folder of the official files
 DataFile = Annotated[Path | None, typer.Option(help="One file of questions.")]
 Corpus = Annotated[Path | None, typer.Option(help="Passages to search; default: the paragraphs of the questions.")]
 Setting = Annotated[str, typer.Option(help="HotpotQA: distractor or fullwiki.")]
-Limit = Annotated[int | None, typer.Option(help="This many questions.")]
-Seed = Annotated[int | None, typer.Option(min=0, help="Draw them at random; default: the first ones.")]
+Limit = Annotated[int | None, typer.Option(help="This many questions, drawn at random by --seed; default: all.")]
+Seed = Annotated[
+    int | None,
+    typer.Option(
+        min=0, help="Of the draw of --limit, and of the intervals' resampling; default: 0.", show_default=False
+    ),
+]
+First = Annotated[
+    bool,
+    typer.Option(
+        "--first", help="Let --limit take the first ones. Files may be sorted (MuSiQue's by hops): they are no sample."
+    ),
+]
 Ids = Annotated[str | None, typer.Option(help="Question ids, separated by commas.")]
 Set = Annotated[
     list[str] | None,
@@ -77,6 +88,17 @@ class Models:
 def names(text: str | None) -> tuple[str, ...] | None:
     """What stands between the commas of an option."""
     return None if text is None else tuple(name.strip() for name in text.split(","))
+
+
+def drawn(limit: int | None, seed: int | None, first: bool) -> dict[str, Any]:
+    """The draw of ``--limit``, ``--seed`` and ``--first``, as ``load_benchmark`` takes it.
+
+    Raises:
+        RunError: ``--first`` and ``--seed`` are both given.
+    """
+    if first and seed is not None:
+        raise RunError("--first draws nothing, so --seed would not be used: leave one of them out")
+    return {"limit": limit, "sample_seed": seed or 0, "first": first}
 
 
 def say_warnings(benchmark: Benchmark, quiet: bool) -> None:

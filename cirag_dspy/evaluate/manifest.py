@@ -29,7 +29,8 @@ def run_manifest(
             "source": benchmark.source,
             "n": len(benchmark.examples),
             "ids_sha256": hashlib.sha256(ids.encode()).hexdigest(),
-            "notes": dict(benchmark.notes),
+            "draw": benchmark.notes.get("draw"),
+            "notes": {name: note for name, note in benchmark.notes.items() if name != "draw"},
         },
         "corpus": {"passages": len(benchmark.passages), "sha256": benchmark.corpus_hash},
         "index": {

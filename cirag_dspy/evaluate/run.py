@@ -11,6 +11,7 @@ from typing import Any
 
 import dspy
 
+from cirag_dspy.benchmarks.draw import told
 from cirag_dspy.errors import RunError
 from cirag_dspy.evaluate.rows import Row, answer_one, summarise
 from cirag_dspy.files import read_text, write_json
@@ -22,8 +23,8 @@ class RunFolder:
     and ``results.json`` (the summary). Rows are appended and flushed, so a kill loses only what was in flight.
     """
 
-    # What may differ between the parts of one run: none of it changes an answer.
-    FREE = ("machine", "versions", "threads", "started", "judge")
+    # What may differ between the parts of one run: none of it changes an answer. A draw is what its questions' ids are.
+    FREE = ("machine", "versions", "threads", "started", "judge", "dataset.draw", "dataset.notes.warnings")
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -61,12 +62,25 @@ class RunFolder:
         changed = [
             f"{name} {before.get(name)} -> {now.get(name)}"
             for name in sorted(before.keys() | now.keys())
-            if before.get(name) != now.get(name) and name.split(".")[0] not in self.FREE
+            if before.get(name) != now.get(name) and not f"{name}.".startswith(tuple(f"{one}." for one in self.FREE))
         ]
+        if any(line.startswith("dataset.ids_sha256 ") for line in changed):
+            self._refuse_draw(was.get("dataset", {}), manifest["dataset"])
         if changed:
             more = f" and {len(changed) - 4} more" if len(changed) > 4 else ""
             details = "; ".join(changed[:4])
             raise RunError(f"{self.path} holds a run of other settings ({details}{more}); choose another --out")
+
+    def _refuse_draw(self, was: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+        """Raise RunError where a run of the same file is gone on with by other questions."""
+        if was.get("source") != now.get("source"):
+            return
+        try:
+            held = told(was["draw"])
+        except (KeyError, TypeError, AttributeError):  # an older version took the first, unless there was a seed
+            held = f"{was.get('n')} questions that an older version chose: without --seed, the first; add --first"
+        draw = f"; this command takes {told(now['draw'])}" if now.get("draw") else ""
+        raise RunError(f"{self.path} holds a run of {held}{draw}; choose another --out, or give that draw")
 
     def rows(self) -> list[Row]:
         """The last row of each question, in order of first arrival; a torn last line is passed over."""

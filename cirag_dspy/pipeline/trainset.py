@@ -55,7 +55,7 @@ class TrainingSet:
         """The chosen questions and their corpus."""
         data = self.data
         last = None if data.limit is None else data.skip + data.limit
-        chosen = load_benchmark(data.dataset, data.split, data_dir=self.data_dir, limit=last)
+        chosen = load_benchmark(data.dataset, data.split, data_dir=self.data_dir, limit=last, first=True)
         if data.skip:
             ids = [example.id for example in chosen.examples[data.skip :]]
             if not ids:
