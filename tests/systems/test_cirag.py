@@ -8,7 +8,7 @@ import pytest
 
 from cirag_dspy.corpus.index import CorpusIndex
 from cirag_dspy.corpus.ingest import Document
-from cirag_dspy.schema import Citation, Extraction
+from cirag_dspy.schema import Citation, Extraction, Passage
 from cirag_dspy.systems.cirag import CIRAGModule
 from tests.fakes import WordEncoder, fields_of, scripted_lm
 from tests.systems.world import PASSAGES, TRIPLES, GoldLM, fill, titles
@@ -443,3 +443,39 @@ def test_many_questions_at_once(index):
 def test_knobs_are_checked(filled, knob):
     with pytest.raises(ValueError, match=f"{knob} must be at least 1, not 0"):
         CIRAGModule(filled, **{knob: 0})
+
+
+@pytest.mark.parametrize(
+    ("text", "facts", "question", "answer"),
+    [
+        (
+            "《港口之歌》是1950年的电影。它由王安导演。王安出生于维尔登。",
+            ["港口之歌 | 是 | 1950年的电影", "港口之歌 | 由 | 王安导演", "王安 | 出生于 | 维尔登"],
+            "《港口之歌》的导演出生在哪里？",
+            "维尔登",
+        ),
+        (
+            "गीत 1950 की फ़िल्म है। गीत का निर्देशन अदा ने किया। अदा का जन्म वेल्डेन में हुआ।",
+            ["गीत | है | 1950 की फ़िल्म", "गीत | निर्देशन | अदा ने किया", "अदा | जन्म | वेल्डेन में हुआ"],
+            "गीत के निर्देशक का जन्म कहाँ हुआ?",
+            "वेल्डेन",
+        ),
+    ],
+)
+def test_scripts_without_blanks_and_with_other_full_stops(tmp_path, text, facts, question, answer):
+    passage = Passage.create("", text)
+
+    def reply(messages):
+        system, fields = messages[0]["content"], fields_of(messages[-1]["content"])
+        if "triples:" in system:
+            return "entities: x\ntriples:\n" + "\n".join(facts)
+        if "core:" in system:
+            return "thought: t\ncore: 1, 2, 3\nnext_query: none"
+        return f"thought: t\nanswer: {answer if facts[2] in fields['evidence'] else 'unanswerable'}"
+
+    with CorpusIndex.create(tmp_path / "index", WordEncoder()) as index:
+        index.add([Document("a", (passage,))])
+        prediction, _ = ask(index, reply, question, grounded=True)
+    assert {triple.text: triple.sentence for triple in prediction.triples} == dict(zip(facts, range(3), strict=True))
+    assert (prediction.answer, prediction.level) == (answer, "triples")
+    assert sorted(citation.sentence for citation in prediction.citations) == [0, 1, 2]
