@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cirag_dspy.errors import RunError
+from cirag_dspy.plain import dump
 
 # Longest first: the mark of UTF-32 begins with that of UTF-16.
 _MARKS = (
@@ -67,14 +68,14 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write an object as JSON."""
-    write_text(path, json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+    """Write an object as JSON, its values made plain."""
+    write_text(path, dump(value, indent=2) + "\n")
 
 
 def write_lines(path: Path, values: Iterable[Any]) -> None:
-    """Write values as JSON, one a line; the folder is made if need be."""
+    """Write values as JSON, made plain, one a line; the folder is made if need be."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, "".join(json.dumps(value, ensure_ascii=False) + "\n" for value in values))
+    write_text(path, "".join(dump(value) + "\n" for value in values))
 
 
 def read_json(path: Path, advice: str) -> dict[str, Any]:

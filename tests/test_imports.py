@@ -10,13 +10,14 @@ import pytest
 import cirag_dspy
 
 ROOT = Path(cirag_dspy.__file__).parent
-BASE = {"errors", "text", "schema", "paths", "files"}
+BASE = {"errors", "text", "schema", "paths", "files", "plain"}
 BELOW = BASE | {"adapter", "signatures", "modules", "systems", "corpus", "benchmarks", "lms"}
 MAY_IMPORT = {
     "errors": set(),
     "text": set(),
     "paths": set(),
-    "files": {"errors"},
+    "files": {"errors", "plain"},
+    "plain": set(),
     "schema": {"text"},
     "adapter": {"text"},
     "signatures": set(),

@@ -137,10 +137,10 @@ def say(message: str, quiet: bool = False) -> None:
 
 
 def print_json(value: Mapping[str, Any]) -> None:
-    """A result as JSON on stdout."""
-    import json
+    """A result as JSON on stdout, its values made plain."""
+    from cirag_dspy.plain import dump
 
-    typer.echo(json.dumps(value, ensure_ascii=False, indent=2))
+    typer.echo(dump(value, indent=2))
 
 
 def require_file(path: Path | None) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from scipy import stats
 
 from cirag_dspy.errors import RunError
+from cirag_dspy.evaluate.outcome import label
 from cirag_dspy.evaluate.rows import Row, recall_ranks
 from cirag_dspy.evaluate.variants import check_reference
 
@@ -95,7 +96,7 @@ def _described(rows: Sequence[Row], seed: int) -> dict[str, Any]:
         "errors": len(rows) - len(answered),
         "scores": {name: _score(values, seed) for name, values in _columns(rows).items()},
         "cost": cost | {"seconds": round(seconds[len(seconds) // 2], 3)},
-        "levels": dict(sorted(Counter(row["level"] for row in answered if row["level"]).items())),
+        "levels": dict(sorted(Counter(name for row in answered if (name := label(row["level"]))).items())),
     }
 
 

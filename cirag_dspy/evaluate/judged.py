@@ -8,6 +8,7 @@ from typing import Any
 import dspy
 from dspy.utils.exceptions import LMError
 
+from cirag_dspy.evaluate.outcome import told
 from cirag_dspy.evaluate.rows import Row
 from cirag_dspy.evaluate.run import RunFolder, conclude
 from cirag_dspy.lms.meter import COUNTS, LMMeter
@@ -16,6 +17,7 @@ from cirag_dspy.modules.extract import FATAL
 from cirag_dspy.modules.reader import shorter
 from cirag_dspy.modules.threads import each_in_threads
 from cirag_dspy.modules.verdict import parse_yes_no, unclear
+from cirag_dspy.plain import shown
 from cirag_dspy.signatures import JudgeAnswer
 from cirag_dspy.text import one_line
 
@@ -80,21 +82,21 @@ def judge_run(
     todo = [row for row in rows if row.get("judge", {}).get("lm") != lm.model]
     failures: list[dict[str, str]] = []
 
-    def work(row: Row) -> Row | LMError:
+    def work(row: Row) -> Row | str:
         try:
             return _judged(row, judge, lm.model)
         except FATAL:
             raise
-        except LMError as error:
-            return error
+        except Exception as error:  # one verdict's fault must not cost the others
+            return told(error) if not isinstance(error, LMError) else one_line(shown(error))[:500]
 
     with folder.writer() as write:
         for row in todo:  # where this judge fails, another one's verdict must not stand for its own
             if "judge" in row:
                 write({key: value for key, value in row.items() if key not in ("llm_acc", "judge")})
         for row, judged in each_in_threads(work, todo, threads):
-            if isinstance(judged, LMError):
-                failures.append({"id": row["id"], "error": one_line(str(judged))[:500]})
+            if isinstance(judged, str):
+                failures.append({"id": row["id"], "error": judged})
             else:
                 write(judged)
                 on_row(judged)

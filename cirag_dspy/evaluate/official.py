@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from cirag_dspy.benchmarks.base import Benchmark
 from cirag_dspy.errors import DataError, RunError
+from cirag_dspy.plain import dump
 
 Row = Mapping[str, Any]
 
@@ -28,7 +28,9 @@ def official_row(row: Row, example: Any) -> dict[str, Any]:
     return {
         "id": row["id"],
         "answer": None if row.get("error") else row.get("answer"),
-        "supporting": [(citation["title"], citation["sentence"]) for citation in citations],
+        "supporting": [
+            (citation["title"], citation["sentence"]) for citation in citations if citation["sentence"] is not None
+        ],
         "evidences": row.get("triples") or [],
         "support_idxs": [
             example.paragraphs[c["passage_id"]] for c in citations if c["passage_id"] in example.paragraphs
@@ -82,9 +84,9 @@ def write_official(dataset: str, rows: Iterable[Row], path: str | Path) -> Path:
     require_format(dataset)
     rows = list(rows)
     if dataset == "musique":
-        content = "".join(json.dumps(_musique(row), ensure_ascii=False) + "\n" for row in rows)
+        content = "".join(dump(_musique(row)) + "\n" for row in rows)
     else:
-        content = json.dumps(_hotpotqa(rows, evidence=dataset == "2wikimultihopqa"), ensure_ascii=False)
+        content = dump(_hotpotqa(rows, evidence=dataset == "2wikimultihopqa"))
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(content, encoding="utf-8")

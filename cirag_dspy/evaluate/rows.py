@@ -9,11 +9,11 @@ from typing import Any
 import dspy
 
 from cirag_dspy.errors import ModelError
-from cirag_dspy.evaluate.metrics import answer_scores, string_accuracy
+from cirag_dspy.evaluate.metrics import answer_scores, gold_answers, string_accuracy
+from cirag_dspy.evaluate.outcome import label, outcome, told
 from cirag_dspy.evaluate.retrieval import all_recall_at, answer_recall_at, recall_at
 from cirag_dspy.lms.meter import COUNTS, LMMeter
 from cirag_dspy.modules.extract import FATAL
-from cirag_dspy.text import one_line
 
 Row = dict[str, Any]
 
@@ -22,56 +22,51 @@ KEPT_PASSAGES = 20
 
 
 def answer_one(system: Any, example: dspy.Example) -> Row:
-    """Ask one question; the row holds its answer, scores, cost and trajectory, or its error."""
+    """Ask one question; the row holds its answer, scores, cost and trajectory, or its error.
+
+    Whatever one question makes the system raise or return is its row's alone, but for Ctrl-C and errors that no other
+    question would escape.
+    """
     meter = LMMeter()
     started = time.perf_counter()
-    prediction, error = dspy.Prediction(), ""
+    found, error = outcome({}), ""
     try:
         with meter.context():
             prediction = system(question=example.question)
-    except (*FATAL, ModelError):  # no other question would fare better
+    except (*FATAL, ModelError, KeyboardInterrupt):  # no other question would fare better
         raise
-    except Exception as exception:  # any fault of one question must not cost the others
-        error = one_line(f"{type(exception).__name__}: {exception}")[:500]
+    except BaseException as exception:  # sys.exit() and a cancelled task are a fault of one question, too
+        error = told(exception)
     seconds = time.perf_counter() - started
-    answer = prediction.get("answer") or ""
-    passages = list(prediction.get("passages") or [])
+    if not error:
+        try:
+            found = outcome(prediction)
+        except Exception as exception:
+            error = told(exception)
+    answer, passages = found["answer"], found["passages"]
     scores = answer_scores(example.dataset, answer, example) if not error else {"em": 0.0, "f1": 0.0}
-    gold, missing = list(example.gold_passages), int(example.gold_missing)
+    gold, missing = list(example.get("gold_passages") or ()), int(example.get("gold_missing") or 0)
     with_gold = bool(gold or missing)
     return {
         "id": example.id,
         "question": example.question,
-        "type": example.get("type"),
-        "gold": list(example.answers),
+        "type": label(example.get("type")),
+        "gold": gold_answers(example),
         "answer": answer,
-        "level": prediction.get("level"),
+        "level": found["level"],
         "em": float(scores["em"]),
         "f1": float(scores["f1"]),
         "str_acc": 0.0 if error else string_accuracy(answer, example),
         "recall": _at(recall_at(passages, gold, RECALL_AT, missing=missing)) if with_gold else {},
         "all_recall": _at(all_recall_at(passages, gold, RECALL_AT, missing=missing)) if with_gold else {},
-        "answer_recall": {} if with_gold else _at(_answer_recall(system, passages, example.answers)),
+        "answer_recall": {} if with_gold else _at(_answer_recall(system, passages, gold_answers(example))),
         "gold_passages": gold,
         "gold_missing": missing,
         "passages": passages[:KEPT_PASSAGES],
-        "citations": [
-            {"title": c.title, "sentence": c.sentence, "text": c.text, "passage_id": c.passage_id}
-            for c in prediction.get("citations") or []
-        ],
-        "hops": [
-            {
-                "query": hop.query,
-                "candidates": len(hop.candidates),
-                "thought": hop.thought,
-                "core": [triple.text for triple in hop.core],
-                "next_query": hop.next_query,
-                "error": hop.error,
-            }
-            for hop in prediction.get("hops") or []
-        ],
-        "triples": [[triple.head, triple.relation, triple.tail] for triple in prediction.get("triples") or []],
-        "stopped": prediction.get("stopped"),
+        "citations": found["citations"],
+        "hops": found["hops"],
+        "triples": found["triples"],
+        "stopped": found["stopped"],
         "lm": meter.snapshot(),
         "seconds": round(seconds, 3),
         "error": error,
@@ -99,7 +94,7 @@ def summarise(rows: Sequence[Row]) -> dict[str, Any]:
         "questions_with_gold_passages": len(scored["recall"]),
         "levels": _by(answered, "level"),
         "types": _by(rows, "type"),
-        "stopped": {key: sum(row["stopped"] == key for row in answered) for key in _values(answered, "stopped")},
+        "stopped": {key: sum(label(row["stopped"]) == key for row in answered) for key in _values(answered, "stopped")},
         "hops": _mean([float(len(row["hops"])) for row in answered]),
         "unreadable_hops": sum(bool(hop["error"]) for row in answered for hop in row["hops"]),
         "lm": totals,
@@ -131,11 +126,11 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _values(rows: Sequence[Row], key: str) -> list[str]:
-    return sorted({row[key] for row in rows if row[key]})
+    return sorted({name for row in rows if (name := label(row[key]))})
 
 
 def _by(rows: Sequence[Row], key: str) -> dict[str, Any]:
-    groups = {value: [row for row in rows if row[key] == value] for value in _values(rows, key)}
+    groups = {value: [row for row in rows if label(row[key]) == value] for value in _values(rows, key)}
     return {value: {"n": len(group), **_scores(group), **_effort(group)} for value, group in groups.items()}
 
 

@@ -13,9 +13,11 @@ import dspy
 
 from cirag_dspy.benchmarks.draw import told
 from cirag_dspy.errors import RunError
+from cirag_dspy.evaluate.metrics import answer_rule
 from cirag_dspy.evaluate.rows import Row, answer_one, summarise
 from cirag_dspy.files import read_text, write_json
 from cirag_dspy.modules.threads import each_in_threads
+from cirag_dspy.plain import dump, plain
 
 
 class RunFolder:
@@ -58,7 +60,7 @@ class RunFolder:
             was = dict(json.loads(read_text(file)))
         except (ValueError, TypeError):
             raise RunError(f"{file} is damaged, so the run can't be resumed; choose another --out") from None
-        before, now = (dict(_leaves(whole)) for whole in (was, json.loads(json.dumps(manifest))))
+        before, now = (dict(_leaves(whole)) for whole in (was, plain(dict(manifest))))
         changed = [
             f"{name} {before.get(name)} -> {now.get(name)}"
             for name in sorted(before.keys() | now.keys())
@@ -109,7 +111,7 @@ class RunFolder:
                     file.write("\n")
 
             def write(row: Row) -> None:
-                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+                file.write(dump(row) + "\n")
                 file.flush()
 
             yield write
@@ -141,6 +143,7 @@ def run(
 
     Raises:
         RunError: No questions, or the folder belongs to another run.
+        DataError: A question is of a data set without a metric, or has no gold answer.
         dspy.utils.exceptions.LMError: No LM call can succeed (key, billing or configuration); rows so far are kept.
         ModelError: The LM cannot do what the system needs of it; rows so far are kept.
     """
@@ -148,6 +151,8 @@ def run(
         raise RunError("no examples to evaluate")
     if len({example.id for example in examples}) < len(examples):
         raise RunError("two examples have one id, so their rows could not be told apart")
+    for dataset in {example.dataset for example in examples}:
+        answer_rule(dataset)  # said before a question is paid for
     done = folder.start(manifest, resume=resume)
     todo = [example for example in examples if example.id not in done]
     with folder.writer() as write:
