@@ -26,7 +26,7 @@ import dspy
 
 from cirag_dspy.adapter import LineAdapter
 from cirag_dspy.errors import CorpusIndexError, ModelError, RunError
-from cirag_dspy.files import digest, read_json, sha256, write_json
+from cirag_dspy.files import digest, path_errors, read_json, sha256, write_json
 from cirag_dspy.lms import base_folder, load_lm, split_spec
 from cirag_dspy.lms.weights import MARK, model_folder
 from cirag_dspy.modules.extract import Extract
@@ -50,6 +50,7 @@ _NEARBY = ("localhost", "127.0.0.1", "::1")
 Part = tuple[dspy.Module, Mapping[str, Any]]
 
 
+@path_errors(RunError)
 def save(
     program: dspy.Module,
     folder: str | Path,
@@ -141,6 +142,7 @@ class Saved:
     meta: dict[str, Any]
 
     @classmethod
+    @path_errors(RunError)
     def read(cls, folder: str | Path) -> Saved:
         """The saved program of a folder, or of a ``program.json`` in one.
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+import stat
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from cirag_dspy.errors import RunError
+from cirag_dspy.errors import CiragError, RunError
 from cirag_dspy.plain import dump
 
 # Longest first: the mark of UTF-32 begins with that of UTF-16.
@@ -60,11 +62,86 @@ def _escaped(match: re.Match[str]) -> str:
     return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else match[0].encode("unicode_escape").decode()
 
 
+def path_problem(error: BaseException) -> str:
+    """What is wrong with a path or a file, as one line that names it; empty for an error that is about neither.
+
+    Paths raise more than `OSError`: a NUL byte or half a character is a `ValueError`, a loop of links or an unknown
+    home folder a `RuntimeError`.
+    """
+    if isinstance(error, OSError):
+        reason = error.strerror or str(error) or type(error).__name__
+        return printable(f"{os.fsdecode(error.filename)}: {reason}" if _is_name(error.filename) else reason)
+    told = str(error)
+    of_paths = (
+        (ValueError, "null byte", "a path can't hold a NUL byte"),
+        (ValueError, "null character", "a path can't hold a NUL byte"),
+        (RuntimeError, "Symlink loop", printable(told)),
+        (RuntimeError, "determine home directory", "~ names no home folder here"),
+    )
+    if isinstance(error, UnicodeEncodeError) and "surrogates" in error.reason:
+        return f"{printable(str(error.object))!r:.80} can't be written as UTF-8"
+    return next((line for kind, part, line in of_paths if isinstance(error, kind) and part in told), "")
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str | bytes | os.PathLike)
+
+
+@contextlib.contextmanager
+def path_errors(kind: type[CiragError], where: object = "", advice: str = "") -> Iterator[None]:
+    """Turn what is raised inside about a path or a file into an error of ours.
+
+    Args:
+        kind: The error to raise.
+        where: Put before the reason, unless the reason names it itself.
+        advice: Put behind it.
+    """
+    try:
+        yield
+    except (OSError, ValueError, RuntimeError) as error:
+        problem = path_problem(error)
+        if not problem:
+            raise
+        name = printable(str(where))
+        lead = f"{name}: " if name and name not in problem else ""
+        raise kind(f"{lead}{problem}{f'; {advice}' if advice else ''}") from None
+
+
+def require_folder(folder: Path, advice: str = "name another folder") -> None:
+    """Check that a folder is there and can be written to, or can be made; nothing is made.
+
+    Raises:
+        RunError: It can't; it ends with ``advice``.
+    """
+    with path_errors(RunError, folder, advice):
+        for place in (folder, *folder.absolute().parents):
+            try:
+                mode = place.stat().st_mode
+            except FileNotFoundError:
+                if place.is_symlink():
+                    raise RunError(f"{printable(folder)}: {printable(place)} is a link to nothing; {advice}") from None
+                continue
+            if not stat.S_ISDIR(mode):
+                raise RunError(f"{printable(folder)}: {printable(place)} is no folder; {advice}")
+            if not os.access(place, os.W_OK | os.X_OK):
+                raise RunError(f"{printable(folder)}: nothing can be written in {printable(place)}; {advice}")
+            return
+
+
 def write_text(path: Path, text: str) -> None:
-    """Write a text file; who reads meanwhile, or after a kill, finds the old one or the new one."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
+    """Write a text file; who reads meanwhile, or after a kill, finds the old one or the new one.
+
+    Half a character, which UTF-8 can't hold, is written as JSON escapes it.
+    """
+    path = path.resolve() if path.is_symlink() else path  # a link stays one
+    part = path.with_name(f".{os.getpid()}.part.{path.name}"[:200])
+    try:
+        part.write_text(text, encoding="utf-8", errors="backslashreplace")
+        part.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
@@ -87,7 +164,7 @@ def read_json(path: Path, advice: str) -> dict[str, Any]:
     try:
         value = json.loads(read_text(path))
     except OSError as error:
-        raise RunError(f"{path} can't be read: {error.strerror}; {advice}") from None
+        raise RunError(f"{path} can't be read: {error.strerror or error}; {advice}") from None
     except (ValueError, RecursionError):
         raise RunError(f"{path} is damaged: it is not JSON; {advice}") from None
     if not isinstance(value, dict):

@@ -5,9 +5,15 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from cirag_dspy.errors import RunError
+
 
 def cache_dir() -> Path:
     """``$CIRAG_DSPY_CACHE``, else ``cirag-dspy`` in the user's cache folder. Not created here."""
-    if given := os.environ.get("CIRAG_DSPY_CACHE"):
-        return Path(given).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "cirag-dspy"
+    given = os.environ.get("CIRAG_DSPY_CACHE")
+    base = Path(given or os.environ.get("XDG_CACHE_HOME") or "~/.cache")
+    try:
+        base = base.expanduser()
+    except RuntimeError:
+        raise RunError(f"{base}: there is no such home folder; CIRAG_DSPY_CACHE names another folder") from None
+    return base if given else base / "cirag-dspy"

@@ -15,7 +15,7 @@ BELOW = BASE | {"adapter", "signatures", "modules", "systems", "corpus", "benchm
 MAY_IMPORT = {
     "errors": set(),
     "text": set(),
-    "paths": set(),
+    "paths": {"errors"},
     "files": {"errors", "plain"},
     "plain": set(),
     "schema": {"text"},
@@ -31,6 +31,7 @@ MAY_IMPORT = {
     "recipe": BELOW | {"distill", "evaluate"},
     "artifact": BELOW | {"distill", "evaluate"},
     "pipeline": BELOW | {"distill", "evaluate", "recipe", "artifact"},
+    "__main__": {"cli"},
     "cli": BELOW | {"distill", "evaluate", "recipe", "artifact", "pipeline"},
 }
 HEAVY = {"torch", "transformers", "faiss", "sentence_transformers", "peft", "datasets"}

@@ -13,6 +13,7 @@ from cirag_dspy.benchmarks.layouts import answers_of, is_answerable, parse, row_
 from cirag_dspy.benchmarks.rows import RawRow
 from cirag_dspy.benchmarks.sources import described, file_rows, find_file, hub_rows, read_aliases, read_corpus
 from cirag_dspy.errors import DataError
+from cirag_dspy.files import path_errors
 from cirag_dspy.schema import Passage
 
 DATASETS = ("hotpotqa", "2wikimultihopqa", "musique", "nq", "webquestions", "bamboogle", "demo")
@@ -25,6 +26,7 @@ T = TypeVar("T")
 _TEST_FOR_DEV = ("webquestions", "bamboogle")
 
 
+@path_errors(DataError)
 def load_benchmark(
     name: str,
     split: str = "dev",

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cirag_dspy import paths
+from cirag_dspy.cli.command import can_print
+from cirag_dspy.cli.progress import progress
 from cirag_dspy.errors import RunError
+from cirag_dspy.files import path_errors, require_folder
 
 if TYPE_CHECKING:
     import dspy
@@ -58,7 +61,7 @@ Aligner = Annotated[
 Threads = Annotated[int, typer.Option(min=1, help="LM calls or questions at a time.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the LM calls and tokens it would cost, and stop.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress: no bar, in a log no lines.")]
 CacheDir = Annotated[
     Path | None,
     typer.Option(help="Where converted weights and indexes of benchmarks are kept; also CIRAG_DSPY_CACHE."),
@@ -69,6 +72,12 @@ def prepare(cache_dir: Path | None = None) -> None:
     """Set the process up: where caches go, and no chatter of libraries on the terminal."""
     if cache_dir is not None:
         os.environ["CIRAG_DSPY_CACHE"] = str(cache_dir)
+    if os.environ.get("CIRAG_DSPY_CACHE"):
+        cache, advice = paths.cache_dir(), "--cache-dir or CIRAG_DSPY_CACHE names another folder"
+        with path_errors(RunError, cache, advice):
+            known = cache.is_dir()  # one that is there may be read-only: a run that finds all in it writes nothing
+        if not known:
+            require_folder(cache, advice)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
@@ -108,23 +117,6 @@ class LMOptions:
         return self.open(spec, **settings)
 
 
-@contextmanager
-def progress(total: int | None, unit: str, quiet: bool) -> Iterator[Callable[..., None]]:
-    """A progress bar on stderr, off when that is no terminal.
-
-    Yields a function that moves it on by one, or, given the number of items done (and the total), to there.
-    """
-    from tqdm import tqdm
-
-    with tqdm(total=total, unit=unit, file=sys.stderr, disable=True if quiet else None, dynamic_ncols=True) as bar:
-
-        def move(done: int | None = None, known: int | None = None) -> None:
-            bar.total = known or bar.total
-            bar.update(1 if done is None else done - bar.n)
-
-        yield move
-
-
 def given(**options: Any) -> dict[str, Any]:
     """The options that were given."""
     return {name: value for name, value in options.items() if value is not None}
@@ -137,22 +129,28 @@ def say(message: str, quiet: bool = False) -> None:
 
 
 def print_json(value: Mapping[str, Any]) -> None:
-    """A result as JSON on stdout, its values made plain."""
+    """A result as JSON on stdout, its values made plain; letters that it can't hold are escaped, so it stays JSON."""
+    import json
+
     from cirag_dspy.plain import dump
 
-    typer.echo(dump(value, indent=2))
+    text = dump(value, indent=2)
+    typer.echo(text if can_print(text) else json.dumps(json.loads(text), indent=2))
 
 
 def require_file(path: Path | None) -> None:
     """Raise RunError if a file can't be written there; its folder is made. Before anything is paid for, that is."""
     if path is None:
         return
-    try:
+    with path_errors(RunError, f"{path} can't be written", "name another file"):
         path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunError(f"{path} can't be written: {error.strerror}; name another file") from None
-    if path.is_dir() or not os.access(path.parent, os.W_OK):
-        raise RunError(f"{path} can't be written; name another file")
+        folder = path.resolve().parent if path.is_symlink() else path.parent
+        with suppress(FileNotFoundError):
+            path.stat()  # a name that is too long, and a link that leads to itself, show here
+        if path.is_dir():
+            raise RunError(f"{path} can't be written: it is a folder; name another file")
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise RunError(f"{path} can't be written: no file can be made in {folder}; name another file")
 
 
 def read_program(folder: Path | None) -> Saved | None:

@@ -24,6 +24,7 @@ from cirag_dspy.corpus.sources import AddReport
 from cirag_dspy.corpus.store import Store
 from cirag_dspy.corpus.vectors import SCORE_DIGITS, VectorIndex
 from cirag_dspy.errors import CorpusIndexError
+from cirag_dspy.files import path_errors
 from cirag_dspy.schema import Extraction, ExtractionState, Hit, Passage, Triple
 
 # Called with the number of items done and the total, None where that is not known.
@@ -59,6 +60,7 @@ class CorpusIndex:
         self._extracting = [Lock() for _ in range(1024)]
 
     @classmethod
+    @path_errors(CorpusIndexError)
     def create(cls, path: str | Path, embedder: Encoder) -> CorpusIndex:
         """A new, empty index in a folder, which is made.
 
@@ -84,6 +86,7 @@ class CorpusIndex:
         return index
 
     @classmethod
+    @path_errors(CorpusIndexError)
     def open(cls, path: str | Path, embedder: Encoder | None = None) -> CorpusIndex:
         """The index of a folder, read-only where the folder is.
 

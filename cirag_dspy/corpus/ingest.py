@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cirag_dspy.errors import DataError
+from cirag_dspy.files import path_errors
 from cirag_dspy.schema import Passage
 from cirag_dspy.text import split_sentences
 
@@ -34,6 +35,7 @@ class Document:
     file: str | None = None
 
 
+@path_errors(DataError)
 def read_corpus(path: str | Path) -> Iterator[Document]:
     """Documents of a corpus, in a fixed order.
 

@@ -57,11 +57,12 @@ def finetune_file(
         ModelError: ``base`` is no local model, or can't be had.
         RunError: The folder belongs to other rows or settings.
     """
+    read = read_rows(rows)  # first, for a model may have to be unpacked
     name, folder, init = trainable(base)
     from cirag_dspy.distill.lora import train
 
     options: Report = {"resume": resume, "init": init, "device": device, "dtype": dtype, "on_step": on_step}
-    train(folder, read_rows(rows), out, settings, base_name=name, **options)
+    train(folder, read, out, settings, base_name=name, **options)
     return training_report(out)
 
 
