@@ -32,6 +32,25 @@ LLAMA2 = (
     "{% elif m.role == 'assistant' %} {{ m.content }} </s>"
     "{% else %}{{ raise_exception('no system messages') }}{% endif %}{% endfor %}"
 )
+# Gemma's: refuses a system message, and calls the assistant "model".
+GEMMA = (
+    "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+    "{% for m in messages %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}"
+    "{{ raise_exception('Conversation roles must alternate') }}{% endif %}"
+    "<start_of_turn>{{ 'model' if m['role'] == 'assistant' else m['role'] }}\n{{ m['content'] | trim }}<end_of_turn>\n"
+    "{% endfor %}{% if add_generation_prompt %}<start_of_turn>model\n{% endif %}"
+)
+# Passes over every system message without a word.
+DROPS = (
+    "{% for m in messages %}{% if m.role != 'system' %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endif %}"
+    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+# Shows the system message of a single question only.
+DROPS_LATER = (
+    "{% for m in messages %}{% if m.role != 'system' or messages | length == 2 %}"
+    "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
 PLAIN = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}"
 SPECIAL = {
     CHATML: ("<|im_end|>", "<|im_start|>", "<|tool|>"),
@@ -39,6 +58,9 @@ SPECIAL = {
     QWEN_THINKING: ("<|im_end|>", "<|im_start|>"),
     LLAMA3: ("<|eot_id|>", "<|end_of_text|>", "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>"),
     LLAMA2: ("</s>", "<s>"),
+    GEMMA: ("<end_of_turn>", "<start_of_turn>"),
+    DROPS: ("<|im_end|>", "<|im_start|>"),
+    DROPS_LATER: ("<|im_end|>", "<|im_start|>"),
     PLAIN: ("<eos>",),
 }
 

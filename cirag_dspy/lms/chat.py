@@ -10,8 +10,14 @@ from dspy.lm15 import InvalidRequestError, Request, TextPart, UnsupportedFeature
 from transformers import PreTrainedTokenizerBase
 
 
+_PROBE = "Instructions7f3a"
+
+
 class ChatFormat:
     """Builds prompts with a tokenizer's chat template, so that text can never open or close a turn.
+
+    Of a template that refuses a system message (Gemma's, old ones of Mistral), drops it without a word, or keeps it in
+    a first turn only, the instructions begin the first user turn: in training as at inference, since both ask here.
 
     Args:
         tokenizer: Must have a chat template.
@@ -22,6 +28,7 @@ class ChatFormat:
         added = {token.content for token in tokenizer.added_tokens_decoder.values() if token.special}
         special = sorted({t for t in added | set(tokenizer.all_special_tokens) if len(t) > 1}, key=len, reverse=True)
         self._special = re.compile("|".join(map(re.escape, special)) or r"(?!)")
+        self.takes_system = self._takes_system()
 
     def encode(self, request: Request) -> list[int]:
         """The prompt's token ids; a last message from the assistant is continued, not answered.
@@ -59,14 +66,42 @@ class ChatFormat:
 
     def _apply(self, messages: Sequence[Mapping[str, str]], **options: bool) -> list[int]:
         safe = [{"role": message["role"], "content": self.neutral(message["content"])} for message in messages]
+        safe = safe if self.takes_system else _in_first_user_turn(safe)
         try:
             return list(self.tokenizer.apply_chat_template(safe, return_dict=False, **options))
         except Exception as error:  # a template is foreign code, and may raise anything
             raise InvalidRequestError(f"the chat template refuses this conversation: {error}") from error
 
+    def _takes_system(self) -> bool:
+        """Whether instructions are in the prompt, of one question and of a conversation, as a system message."""
+        asked = [{"role": "system", "content": _PROBE}, {"role": "user", "content": "q"}]
+        later = [{"role": "assistant", "content": "a"}, {"role": "user", "content": "r"}]
+        return all(self._shows(asked + more) for more in ([], later)) or not self._shows(
+            _in_first_user_turn(asked)
+        )  # a template that takes neither is left to say so itself
+
+    def _shows(self, messages: Sequence[Mapping[str, str]]) -> bool:
+        try:
+            text = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        except Exception:  # a template is foreign code, and may raise anything
+            return False
+        return _PROBE.casefold() in str(text).casefold()
+
     def neutral(self, text: str) -> str:
         """The text with every special token's spelling broken by a blank: `<|im_end|>` becomes `< |im_end|>`."""
         return self._special.sub(lambda match: f"{match[0][0]} {match[0][1:]}", text)
+
+
+def _in_first_user_turn(messages: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
+    """The messages without system messages: what these say begins the first user turn, which is made if need be."""
+    told = [message["content"] for message in messages if message["role"] == "system"]
+    rest = [dict(message) for message in messages if message["role"] != "system"]
+    if not told:
+        return rest
+    if not rest or rest[0]["role"] != "user":
+        rest.insert(0, {"role": "user", "content": ""})
+    rest[0]["content"] = "\n\n".join(filter(None, [*told, rest[0]["content"]]))
+    return rest
 
 
 def _text(parts: Any, where: str) -> str:
