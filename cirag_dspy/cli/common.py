@@ -68,6 +68,14 @@ CacheDir = Annotated[
 ]
 
 
+class _Notes(logging.Handler):
+    """What the library logs (a model unpacked once, a prompt cut by its server) as lines on stderr."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line."""
+        say(f"note: {record.getMessage()}")
+
+
 def prepare(cache_dir: Path | None = None) -> None:
     """Set the process up: where caches go, and no chatter of libraries on the terminal."""
     if cache_dir is not None:
@@ -83,6 +91,10 @@ def prepare(cache_dir: Path | None = None) -> None:
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     import dspy  # noqa: F401  (it sets its own log level when it is imported)
 
+    own = logging.getLogger("cirag_dspy")
+    if not own.handlers:
+        own.addHandler(_Notes(logging.INFO))
+        own.setLevel(logging.INFO)
     for name in ("dspy", "LiteLLM", "httpx", "transformers", "sentence_transformers"):
         logging.getLogger(name).setLevel(logging.ERROR)
 
@@ -192,7 +204,8 @@ def extract_corpus(
                 failures.append({"id": passage.id, "title": passage.title, "error": extraction.error})
 
         extract_missing(index, extract, passages, threads=threads, retry_failed=True, on_done=on_done)
-    index.embed_triples()
+    with progress(None, "triple", quiet) as moved:
+        index.embed_triples(progress=moved)
     return failures
 
 

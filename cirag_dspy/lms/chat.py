@@ -9,7 +9,6 @@ from typing import Any
 from dspy.lm15 import InvalidRequestError, Request, TextPart, UnsupportedFeatureError
 from transformers import PreTrainedTokenizerBase
 
-
 _PROBE = "Instructions7f3a"
 
 
