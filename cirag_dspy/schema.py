@@ -12,7 +12,8 @@ from typing import Literal
 from cirag_dspy.text import one_line, split_sentences
 
 Level = Literal["triples", "sentences", "passages", "default"]
-ExtractionState = Literal["pending", "done", "empty", "failed"]
+ExtractionState = Literal["pending", "done", "cut", "empty", "failed"]
+EXTRACTION_STATES: tuple[ExtractionState, ...] = ("pending", "done", "cut", "empty", "failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +67,36 @@ class Triple:
 class Extraction:
     """What an extractor made of one passage.
 
-    ``state`` tells three things apart: ``done`` (there are triples), ``empty`` (the LM said that there are none) and
-    ``failed`` (no usable output, ``error`` says why). ``dropped`` counts malformed lines left out.
+    Args:
+        state: ``done`` (there are triples), ``cut`` (the reply ended at its token limit: the complete triples are kept,
+            more may be missing), ``empty`` (there are none: the LM said so, or, as ``error`` says, lists none however
+            often it is asked) or ``failed`` (no usable output; ``error`` says why).
+        triples: The triples, in the reply's order.
+        dropped: Malformed lines left out.
+        error: Why an extraction is not ``done``, in one line.
+        room: Tokens that a cut reply was allowed to have; 0 of one that was not cut.
+        useless: Whether the LM replied with text that lists no triple. ``extract_missing`` counts these.
     """
 
     state: ExtractionState
     triples: tuple[Triple, ...] = ()
     dropped: int = 0
-    truncated: bool = False
     error: str = ""
+    room: int = 0
+    useless: bool = False
+
+    @property
+    def truncated(self) -> bool:
+        """Whether the reply ended at its token limit."""
+        return bool(self.room)
+
+
+@dataclass(frozen=True, slots=True)
+class Tries:
+    """What earlier extractions of a passage cost: runs with useless replies, and the room of the reply that was cut."""
+
+    useless: int = 0
+    room: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import threading
 import zlib
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import dspy
@@ -18,6 +19,14 @@ from dspy.lm15 import Message, Request, Response, TokenLogprob, Usage
 from cirag_dspy.text import words
 
 Messages = list[dict[str, str]]
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A reply of ``openai_server`` that is an HTTP error."""
+
+    status: int
+    error: dict
 
 
 class ScriptedEngine:
@@ -144,8 +153,11 @@ def openai_server(
                 requests.append(body)
                 number = len(requests)
             code, headers = status(number)
-            if code == 200:
-                text, scored = _spoken(reply(body["messages"]))
+            answer = reply(body["messages"]) if code == 200 else None
+            if isinstance(answer, Refused):
+                code, payload = answer.status, {"error": answer.error}
+            elif code == 200:
+                text, scored = _spoken(answer)
                 logs = [{"token": token, "logprob": math.log(p), "top_logprobs": []} for token, p in scored]
                 told = {"logprobs": {"content": logs}} if scored and body.get("logprobs") else {}
                 payload = {

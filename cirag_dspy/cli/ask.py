@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cirag_dspy.cli import common
 from cirag_dspy.errors import RunError
+
+if TYPE_CHECKING:
+    from cirag_dspy.corpus.index import CorpusIndex
 
 
 def ask(
@@ -62,6 +65,8 @@ def ask(
             prediction = asked(question=question)
         if extracts and opened.counts() != before:
             common.extracted_by(opened, triples_writer(extractor, extracts[0]))
+        if extracts:
+            _say_what_lacks(opened, prediction.passages)
     if as_json:
         common.print_json(_as_dict(prediction, meter.snapshot()))
     else:
@@ -69,6 +74,18 @@ def ask(
     if not prediction.answer:
         common.say("no answer: the LM's replies could not be read, or the index is empty")
         raise typer.Exit(1)
+
+
+def _say_what_lacks(index: CorpusIndex, ids: list[str]) -> None:
+    """Which of the passages found have no facts, or not all, and why."""
+    states = index.states(ids)
+    reasons = index.errors(ids)
+    open_ones = [id for id in ids if states.get(id) in ("failed", "pending")]
+    if open_ones:
+        why = next((f" ({reasons[id]})" for id in open_ones if id in reasons), "")
+        common.say(f"note: no facts could be extracted from {len(open_ones)} of {len(ids)} passages found{why}")
+    if cut := sum(state == "cut" for state in states.values()):
+        common.say(f"note: the facts of {cut} of {len(ids)} passages found are cut off; index --max-tokens gives more")
 
 
 def _as_dict(prediction: Any, lm: dict[str, Any]) -> dict[str, Any]:

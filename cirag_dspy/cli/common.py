@@ -188,31 +188,57 @@ def use_aligner(index: CorpusIndex, folder: Path | None) -> None:
 
 
 def extract_corpus(
-    index: CorpusIndex, extract: Extract, lm: dspy.LM, passages: Sequence[Passage], *, threads: int, quiet: bool
+    index: CorpusIndex,
+    extract: Extract,
+    lm: dspy.LM,
+    passages: Sequence[Passage],
+    *,
+    threads: int,
+    quiet: bool,
+    more_room: bool = False,
+    limit: int | None = None,
 ) -> list[dict[str, str]]:
-    """Extract the triples of passages that have none yet, failed ones again; returns those that failed now."""
+    """Extract the triples of passages that have none yet, failed and cut ones again; returns those that failed now.
+
+    What was cut now, or counts as empty now because the LM lists no triple however often it is asked, is told.
+    """
     import dspy
 
-    from cirag_dspy.modules.extract import extract_missing
+    from cirag_dspy.modules.extract import extract_missing, worth_trying
 
     failures: list[dict[str, str]] = []
-    with progress(len(passages), "passage", quiet) as advance, dspy.context(lm=lm):
+    cut, settled = 0, 0
+    with dspy.context(lm=lm):
+        todo = worth_trying(index, passages, extract.room, more_room=more_room)[:limit]
+        with progress(len(todo), "passage", quiet) as advance:
 
-        def on_done(passage: Any, extraction: Any) -> None:
-            advance()
-            if extraction.state == "failed":
-                failures.append({"id": passage.id, "title": passage.title, "error": extraction.error})
+            def on_done(passage: Any, extraction: Any) -> None:
+                nonlocal cut, settled
+                advance()
+                if extraction.state in ("failed", "pending"):
+                    failures.append({"id": passage.id, "title": passage.title, "error": extraction.error})
+                cut += extraction.state == "cut"
+                settled += extraction.state == "empty" and bool(extraction.error)
 
-        extract_missing(index, extract, passages, threads=threads, retry_failed=True, on_done=on_done)
+            extract_missing(
+                index, extract, todo, threads=threads, retry_failed=True, more_room=more_room, on_done=on_done
+            )
+        room = extract.room
     with progress(None, "triple", quiet) as moved:
         index.embed_triples(progress=moved)
+    if cut:
+        again = "the next run gives them more" if more_room else "give more"
+        limited = f"{room} tokens, --max-tokens" if room > 1 else "their limit of tokens"
+        say(f"note: replies on {cut} passages were cut off ({limited}); what they list in full is kept; {again}")
+    if settled:
+        say(f"note: {settled} passages count as empty: the LM replied, but listed no triple")
     return failures
 
 
 def extracted_by(index: CorpusIndex, lm: str) -> None:
     """Note in the index who writes its triples; a second writer is added to the first, never put in its place."""
     known = index.extractor
-    if known is None or not index.counts()["done"]:
+    if known is None or not index.counts()["triples"]:
         index.extractor = lm
     elif lm not in known.split(", "):
         index.extractor = f"{known}, {lm}"

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from cirag_dspy.corpus.index import CorpusIndex
     from cirag_dspy.corpus.ingest import Document
 
+DEFAULT_ROOM = 512  # tokens, as --max-tokens
+
 
 def index(
     corpus: Annotated[
@@ -43,11 +45,16 @@ def index(
     as_json: common.Json = False,
     quiet: common.Quiet = False,
 ) -> None:
-    """Build or update an index. A second run embeds nothing and calls no LM; failed passages are tried again."""
+    """Build or update an index. A second run embeds nothing and calls no LM for what is done.
+
+    Passages without facts are empty, and done with. Failed ones are tried again, with exit code 1; where the LM's
+    replies list no triple in two runs, the passage counts as empty. A reply that ends at --max-tokens keeps its
+    complete triples, and the passage is cut: the next runs give it twice the tokens, up to four times --max-tokens.
+    """
     if calls not in ("one", "two"):
         raise RunError(f"--calls must be one or two, not {calls!r}")
     common.prepare(cache_dir)
-    from cirag_dspy.artifact import EXTRACTION, triples_writer
+    from cirag_dspy.artifact import EXTRACTION, READER, triples_writer
     from cirag_dspy.corpus.ingest import other_files
     from cirag_dspy.modules.extract import Extract
 
@@ -55,7 +62,9 @@ def index(
     extract: Extract = saved.extractor() if saved else Extract(calls)  # type: ignore[arg-type]
     if dry_run:
         extracts = lm != "none" or saved is not None
-        _print_cost(corpus, out, extract.calls if extracts else None, limit, as_json)
+        kept = saved.meta["lms"] if saved and lm == "none" else {}
+        room = max_tokens or (kept.get(EXTRACTION) or kept.get(READER) or {}).get("max_tokens") or DEFAULT_ROOM
+        _print_cost(corpus, out, extract.calls if extracts else None, limit, room, as_json)
         return
     if out.resolve() in [path.resolve() for path in corpus]:
         raise RunError(f"--out {out} is the corpus itself; name another folder")
@@ -75,7 +84,7 @@ def index(
         if extractor is not None:
             common.extracted_by(built, triples_writer(extractor, extract))
             failures = common.extract_corpus(
-                built, extract, extractor, built.pending()[:limit], threads=threads, quiet=quiet
+                built, extract, extractor, built.pending(), threads=threads, quiet=quiet, more_room=True, limit=limit
             )
         counts = built.counts()
     if not counts["passages"]:
@@ -88,7 +97,7 @@ def index(
             f"{report.removed} removed), {counts['triples']} triples"
         )
         if extractor is not None:
-            states = ", ".join(f"{counts[state]} {state}" for state in ("done", "empty", "failed", "pending"))
+            states = ", ".join(f"{counts[state]} {state}" for state in ("done", "cut", "empty", "failed", "pending"))
             typer.echo(f"extraction: {states}")
     common.list_failures(failures, "passages")
     if failures:
@@ -110,17 +119,20 @@ def _open_or_create(out: Path, embedder: str) -> CorpusIndex:
     return CorpusIndex.open(out, encoder) if CorpusIndex.exists(out) else CorpusIndex.create(out, encoder)
 
 
-def _print_cost(corpus: list[Path], out: Path, calls: str | None, limit: int | None, as_json: bool) -> None:
+def _print_cost(corpus: list[Path], out: Path, calls: str | None, limit: int | None, room: int, as_json: bool) -> None:
     """What extracting the triples that are not there yet would cost; no model is loaded."""
     from cirag_dspy.corpus.index import CorpusIndex
     from cirag_dspy.evaluate.cost import extraction_cost
+    from cirag_dspy.modules.extract import worth_trying
 
     passages = {passage.id: passage for document in _documents(corpus) for passage in document.passages}
     states: dict[str, Any] = {}
+    todo = list(passages.values())
     if CorpusIndex.exists(out):
         with CorpusIndex.open(out) as built:
             states = dict(built.states(list(passages)))
-    todo = [passage for passage in passages.values() if states.get(passage.id, "pending") in ("pending", "failed")]
+            left = [passage for passage in todo if states.get(passage.id, "pending") in ("pending", "failed", "cut")]
+            todo = worth_trying(built, left, room, more_room=True)
     cost = extraction_cost(todo[:limit] if calls else [], calls or "one")
     if as_json:
         common.print_json({"passages": len(passages), "to_embed": len(passages) - len(states), **cost})

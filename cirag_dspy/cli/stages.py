@@ -105,6 +105,8 @@ def failures(report: dict[str, Any]) -> int:
     passages = traces.get("failed_passages", 0)
     if errors:
         common.say(f"{errors} questions failed; the same command tries them again")
+    if cut := traces.get("cut_passages", 0):
+        common.say(f"note: replies on {cut} passages were cut off; max_tokens in [lm] gives the next run more")
     if passages:
         common.say(f"no triples could be extracted from {passages} passages; the same command tries them again")
     return errors + passages

@@ -48,6 +48,15 @@ CREATE TABLE IF NOT EXISTS triples (
 );
 CREATE INDEX IF NOT EXISTS triples_bare ON triples (key) WHERE vector IS NULL;
 """
+# Apart from the passages, so that an index made before there was this table only needs it added. A passage that is
+# "done" there and has ``room`` here is cut: its reply ended at that many tokens.
+_TRIES = """CREATE {kind} TABLE IF NOT EXISTS tries (
+  passage INTEGER PRIMARY KEY {reference},
+  useless INTEGER NOT NULL DEFAULT 0,     -- runs in which the LM listed no triple
+  room INTEGER NOT NULL DEFAULT 0         -- tokens of the reply that was cut
+);"""
+_OWN_TRIES = _TRIES.format(kind="", reference="REFERENCES passages ON DELETE CASCADE")
+_NO_TRIES = _TRIES.format(kind="TEMP", reference="")
 
 
 class Database:
@@ -73,6 +82,8 @@ class Database:
         try:
             if create:
                 self.connection.executescript(_SCHEMA)
+            if not read_only and path.is_file():
+                self.connection.executescript(_OWN_TRIES)
             tables = {name for (name,) in self.connection.execute("SELECT name FROM sqlite_master")}
         except sqlite3.Error as error:
             self.close()
@@ -96,6 +107,8 @@ class Database:
             connection = sqlite3.connect(uri, uri=True, timeout=60, isolation_level=None)
             connection.execute("PRAGMA foreign_keys = ON")
             connection.execute("PRAGMA synchronous = NORMAL")
+            if self.read_only and not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'tries'").fetchone():
+                connection.execute(_NO_TRIES)  # an old index: nothing is known, and nothing can be added to the file
             self._local.connection = connection
         return connection
 

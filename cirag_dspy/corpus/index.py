@@ -25,7 +25,7 @@ from cirag_dspy.corpus.store import Store
 from cirag_dspy.corpus.vectors import SCORE_DIGITS, VectorIndex
 from cirag_dspy.errors import CorpusIndexError
 from cirag_dspy.files import path_errors
-from cirag_dspy.schema import Extraction, ExtractionState, Hit, Passage, Triple
+from cirag_dspy.schema import Extraction, ExtractionState, Hit, Passage, Tries, Triple
 
 # Called with the number of items done and the total, None where that is not known.
 Progress = Callable[[int, int | None], None]
@@ -139,6 +139,14 @@ class CorpusIndex:
         """How far extraction is with passages, in the order of the ids; unknown ids are left out."""
         return self._store.states(passage_ids)
 
+    def errors(self, passage_ids: Iterable[str]) -> dict[str, str]:
+        """Why the extraction of passages is not done, in one line each; those without a reason are left out."""
+        return self._store.errors(passage_ids)
+
+    def tries(self, passage_ids: Iterable[str]) -> dict[str, Tries]:
+        """What earlier extractions cost for nothing; passages without any are left out."""
+        return self._store.tries(passage_ids)
+
     def rank(self, query: str, triples: Sequence[Triple], n: int | None = None) -> list[Triple]:
         """The ``n`` triples nearest to a query (None: all), best first; ties keep their order.
 
@@ -249,12 +257,12 @@ class CorpusIndex:
         return not self._store.bare_passages(1)
 
     def pending(self) -> list[Passage]:
-        """Passages whose triples are still to be extracted, those where that failed included."""
-        return self._store.passages_in(["pending", "failed"])
+        """Passages whose triples are still to be extracted, all or (failed, cut) some."""
+        return self._store.passages_in(["pending", "failed", "cut"])
 
     def failed(self) -> list[Passage]:
-        """Passages where extraction failed."""
-        return self._store.passages_in(["failed"])
+        """Passages where extraction failed or was cut."""
+        return self._store.passages_in(["failed", "cut"])
 
     # What it says about itself
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from cirag_dspy.corpus.database import Database
 from cirag_dspy.errors import CorpusIndexError
-from cirag_dspy.schema import Extraction, ExtractionState, Passage, Triple
+from cirag_dspy.schema import EXTRACTION_STATES, Extraction, ExtractionState, Passage, Tries, Triple
 
 # The triples of one passage in order, each with its vector [d] or None where there is none yet.
 Shelf = dict[Triple, np.ndarray | None]
@@ -18,6 +18,10 @@ Shelf = dict[Triple, np.ndarray | None]
 NEW_TOKEN = "INSERT OR REPLACE INTO meta VALUES ('vectors', lower(hex(randomblob(16))))"
 
 _IDS = "IN (SELECT value FROM json_each(?))"
+_STATES = (
+    "(SELECT p.key, p.id, CASE WHEN p.state = 'done' AND t.room > 0 THEN 'cut' ELSE p.state END AS state "
+    "FROM passages p LEFT JOIN tries t ON t.passage = p.key)"
+)
 
 
 class Store(Database):
@@ -38,13 +42,21 @@ class Store(Database):
         Raises:
             CorpusIndexError: If there is no such passage.
         """
+        stored = "done" if extraction.state == "cut" else extraction.state
         with self.transaction() as connection:
             row = connection.execute(
                 "UPDATE passages SET state = ?, error = ?, dropped = ? WHERE id = ? RETURNING key",
-                (extraction.state, extraction.error, extraction.dropped, passage_id),
+                (stored, extraction.error, extraction.dropped, passage_id),
             ).fetchone()
             if row is None:
                 raise CorpusIndexError(f"index {self.path.parent} has no passage {passage_id}: add it first")
+            if extraction.useless or extraction.room:
+                connection.execute(
+                    "INSERT INTO tries VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET useless = useless + ?2, room = ?3",
+                    (*row, int(extraction.useless), extraction.room),
+                )
+            else:
+                connection.execute("DELETE FROM tries WHERE passage = ?", row)
             connection.execute("DELETE FROM triples WHERE passage = ?", row)
             connection.executemany(
                 "INSERT OR IGNORE INTO triples (passage, position, sentence, head, relation, tail) "
@@ -104,7 +116,8 @@ class Store(Database):
 
     def passages_in(self, states: Sequence[ExtractionState]) -> list[Passage]:
         """Passages in any of the states, by key."""
-        return [passage for _, passage in self._select(f"WHERE state {_IDS} ORDER BY key", json.dumps(states))]
+        where = f"WHERE key IN (SELECT key FROM {_STATES} WHERE state {_IDS}) ORDER BY key"
+        return [passage for _, passage in self._select(where, json.dumps(states))]
 
     def _select(self, where: str, value: str | int) -> Iterator[tuple[int, Passage]]:
         query = f"SELECT key, id, title, sentences FROM passages {where}"
@@ -129,14 +142,25 @@ class Store(Database):
     def states(self, ids: Iterable[str]) -> dict[str, ExtractionState]:
         """Extraction states by passage id, in the order of ``ids``; unknown ids are left out."""
         ids = list(ids)
-        found = dict(self.connection.execute(f"SELECT id, state FROM passages WHERE id {_IDS}", (json.dumps(ids),)))
+        found = dict(self.connection.execute(f"SELECT id, state FROM {_STATES} WHERE id {_IDS}", (json.dumps(ids),)))
         return {id: found[id] for id in ids if id in found}
+
+    def errors(self, ids: Iterable[str]) -> dict[str, str]:
+        """Why an extraction is not done, by passage id; only those that have a reason."""
+        query = f"SELECT id, error FROM passages WHERE error != '' AND id {_IDS}"
+        return dict(self.connection.execute(query, (json.dumps(list(ids)),)))
+
+    def tries(self, ids: Iterable[str]) -> dict[str, Tries]:
+        """What extractions cost for nothing, by passage id; passages without any are left out."""
+        query = f"SELECT p.id, t.useless, t.room FROM tries t JOIN passages p ON p.key = t.passage WHERE p.id {_IDS}"
+        rows = self.connection.execute(query, (json.dumps(list(ids)),))
+        return {id: Tries(useless, room) for id, useless, room in rows}
 
     def counts(self) -> dict[str, int]:
         """Number of passages, of triples, and of passages in each state."""
-        states = dict(self.connection.execute("SELECT state, count(*) FROM passages GROUP BY state"))
+        states = dict(self.connection.execute(f"SELECT state, count(*) FROM {_STATES} GROUP BY state"))
         (triples,) = self.connection.execute("SELECT count(*) FROM triples").fetchone()
-        by_state = {state: states.get(state, 0) for state in ("pending", "done", "empty", "failed")}
+        by_state: dict[str, int] = {state: states.get(state, 0) for state in EXTRACTION_STATES}
         return {"passages": sum(by_state.values()), "triples": triples, **by_state}
 
     def vector_count(self) -> int:

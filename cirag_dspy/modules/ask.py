@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import dspy
-from dspy.utils.exceptions import AdapterParseError, ContextWindowExceededError
+from dspy.utils.exceptions import AdapterParseError, ContextWindowExceededError, LMError, LMProviderError
 
 from cirag_dspy.adapter import LineAdapter
+from cirag_dspy.modules.refused import is_refused, without_refused
 from cirag_dspy.text import one_line
 
 Inputs = dict[str, Any]
@@ -72,6 +74,8 @@ def ask(
         tries: LM calls at most, not counting those refused for the length of their prompt.
         config: Options of the LM call.
 
+    Lines of the inputs that a content filter refuses, such as one passage of ten, are left out.
+
     Returns:
         The last reply. One that stayed useless has a ``problem`` and the fields that could be read.
 
@@ -113,8 +117,30 @@ def _call(
                 raise
             inputs = smaller
             continue
+        except LMProviderError as error:
+            if not is_refused(error):
+                raise
+            allowed = without_refused(inputs, partial(_is_accepted, predict, extra, config, context))
+            if allowed is None:
+                raise
+            inputs = allowed
+            continue
         fields = {name: str(prediction[name] or "") for name in predict.signature.output_fields if name in prediction}
         return Reply(fields, truncated=witness.truncated(), tokens=_tokens(prediction)), inputs
+
+
+def _is_accepted(predict: dspy.Predict, extra: Inputs, config: Inputs, context: Inputs, inputs: Inputs) -> bool:
+    """Whether no content filter refuses a call, whatever its reply."""
+    try:
+        with dspy.context(**context, trace=[]):
+            predict(**inputs, **extra, config=config)
+    except AdapterParseError:
+        return True
+    except LMError as error:
+        if is_refused(error):
+            return False
+        raise
+    return True
 
 
 def _tokens(prediction: dspy.Prediction) -> tuple[tuple[bytes, float], ...]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from cirag_dspy.schema import Extraction, ExtractionState, Hit, Passage, Triple
+from cirag_dspy.schema import Extraction, ExtractionState, Hit, Passage, Tries, Triple
 
 
 class SearchIndex(Protocol):
@@ -25,6 +25,9 @@ class SearchIndex(Protocol):
 
     def states(self, passage_ids: Sequence[str]) -> dict[str, ExtractionState]:
         """How far each passage's extraction is."""
+
+    def tries(self, passage_ids: Sequence[str]) -> dict[str, Tries]:
+        """What earlier extractions of passages cost for nothing; passages without any are left out."""
 
     def rank(self, query: str, triples: Sequence[Triple], n: int | None) -> list[Triple]:
         """The ``n`` triples nearest to ``query``, best first."""

@@ -109,7 +109,8 @@ class Pipeline:
         for system, trajectories in by_system.items():
             require_kept(system, trajectories)
         calls = {name: value for name, value in meter.snapshot().items() if name != "by_module"}
-        return {"files": self._kept(), "failed_passages": failed, "lm": calls}
+        cut = sum(trainset.cut_passages for trainset in self.trainsets)
+        return {"files": self._kept(), "failed_passages": failed, "cut_passages": cut, "lm": calls}
 
     def export(self) -> Report:
         """Write the chat rows of the kept trajectories and of the triples; the report of ``check_rows``.

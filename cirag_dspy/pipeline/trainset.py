@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -49,6 +49,7 @@ class TrainingSet:
     data_dir: Path | None
     silver: Sequence[Extracted]
     open_lm: OpenLM
+    cut_passages: int = field(default=0, init=False)
 
     @cached_property
     def benchmark(self) -> Benchmark:
@@ -130,12 +131,16 @@ class TrainingSet:
                         on_done=lambda passage, extraction: move(),
                     )
                 index.embed_triples()
-            yield index, index.counts()["failed"]
+            counts = index.counts()
+            self.cut_passages = counts["cut"]
+            yield index, counts["failed"] + (counts["pending"] if writer else 0)
 
     def extracted(self, index: CorpusIndex) -> list[Extracted]:
         """As many passages as the recipe trains on, with the triples extracted from them; those of the gold first."""
         gold = [id for example in self.train for id in example.gold_passages]
         ids = list(dict.fromkeys([*gold, *(passage.id for passage in self.benchmark.passages)]))
-        done = [id for id, state in index.states(ids).items() if state in ("done", "empty")][: self.data.triples]
+        useless = index.errors(ids)  # empty for want of a usable reply: nothing to learn from
+        states = index.states(ids).items()
+        done = [id for id, state in states if state in ("done", "empty") and id not in useless][: self.data.triples]
         triples = index.triples(done)
         return [(passage, triples.get(id, ())) for id, passage in index.passages(done).items()]

@@ -1,17 +1,20 @@
 """Adding, updating, removing, searching and ranking."""
 
 import copy
+import sqlite3
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from cirag_dspy.corpus.index import CorpusIndex
 from cirag_dspy.corpus.ingest import Document
+from cirag_dspy.corpus.store import Store
 from cirag_dspy.errors import CorpusIndexError, DataError
-from cirag_dspy.schema import Extraction, Triple
+from cirag_dspy.schema import Extraction, Tries, Triple
 from tests.corpus.fakes import FakeEncoder, TableEncoder, document, extraction, passage, stream
 
 
@@ -171,7 +174,7 @@ def test_extraction_states(index):
     index.keep(one.id, extraction(one.id, "a | b | c", "a | b | c"))
     index.keep(two.id, Extraction("empty"))
     index.keep(three.id, Extraction("failed", error="no triples in: Sorry"))
-    assert index.counts() == {"passages": 4, "triples": 1, "pending": 1, "done": 1, "empty": 1, "failed": 1}
+    assert index.counts() == {"passages": 4, "triples": 1, "pending": 1, "done": 1, "cut": 0, "empty": 1, "failed": 1}
     assert index.pending() == [three, four] and index.failed() == [three]
     assert list(index.states([two.id, "?", one.id]).items()) == [(two.id, "empty"), (one.id, "done")]
     assert list(index.passages([two.id, "?", one.id])) == [two.id, one.id]
@@ -179,6 +182,45 @@ def test_extraction_states(index):
     assert [t.text for t in index.triples([three.id])[three.id]] == ["d | e | f"]
     with pytest.raises(CorpusIndexError, match="no passage nope"):
         index.keep("nope", Extraction("empty"))
+
+
+def test_a_cut_extraction_keeps_its_triples_and_its_room(index):
+    index.add([document("f", "one")])
+    (one,) = index.pending()
+    index.keep(one.id, replace(extraction(one.id, "a | b | c"), state="cut", room=512, error="cut off"))
+    assert index.states([one.id]) == {one.id: "cut"} and index.counts()["cut"] == 1 and index.counts()["done"] == 0
+    assert index.pending() == [one] == index.failed()
+    assert index.tries([one.id]) == {one.id: Tries(useless=0, room=512)} and index.errors([one.id]) == {
+        one.id: "cut off"
+    }
+    assert [t.text for t in index.triples([one.id])[one.id]] == ["a | b | c"]
+    index.keep(one.id, extraction(one.id, "a | b | c", "d | e | f"))
+    assert index.states([one.id]) == {one.id: "done"} and index.tries([one.id]) == {} == index.errors([one.id])
+
+
+@pytest.mark.parametrize("writable", [True, False])
+def test_an_index_of_before_there_were_tries_opens(tmp_path, writable):
+    path = tmp_path / "old"
+    with CorpusIndex.create(path, FakeEncoder()) as built:
+        built.add([document("f", "one", "two")])
+        one, two = built.pending()
+        built.keep(one.id, extraction(one.id, "a | b | c"))
+        database = built._store.path
+    with sqlite3.connect(database) as connection:
+        connection.execute("DROP TABLE tries")
+    connection.close()
+    if not writable:
+        store = Store(database, read_only=True)
+        assert store.states([one.id, two.id]) == {one.id: "done", two.id: "pending"}
+        assert store.tries([one.id]) == {} and store.counts()["cut"] == 0
+        with pytest.raises(CorpusIndexError, match="cannot be written"):
+            store.keep(two.id, Extraction("empty"))
+        store.close()
+        return
+    with CorpusIndex.open(path, FakeEncoder()) as opened:
+        assert opened.states([one.id, two.id]) == {one.id: "done", two.id: "pending"}
+        opened.keep(two.id, Extraction("cut", room=16))
+        assert opened.counts()["cut"] == 1
 
 
 def test_keep_replaces_triples_that_were_cached(index):
@@ -215,7 +257,15 @@ def test_eight_threads_search_keep_and_rank(index):
     for thread in threads:
         thread.join()
     assert errors == []
-    assert index.counts() == {"passages": 64, "triples": 128, "pending": 0, "done": 64, "empty": 0, "failed": 0}
+    assert index.counts() == {
+        "passages": 64,
+        "triples": 128,
+        "pending": 0,
+        "done": 64,
+        "cut": 0,
+        "empty": 0,
+        "failed": 0,
+    }
 
 
 def test_stored_vectors_are_float32_units(index):
