@@ -135,16 +135,15 @@ def command(*arguments: str) -> None:
 
 def table(runs: list[dict[str, Any]]) -> Iterator[str]:
     """The rows of a Markdown table."""
-    yield "| data | system | LM | EM | F1 | recall@5 | level of the answers | LM calls | tokens, prompt + reply | s |"
-    yield "|---|---|---|---|---|---|---|---|---|---|"
+    yield "| data | system | LM | EM | F1 | recall@5 | level of the answers | LM calls | tokens, prompt + reply |"
+    yield "|---|---|---|---|---|---|---|---|---|"
     for run in runs:
         cost = run["lm_per_question"]
         levels = ", ".join(f"{level} {group['n']}" for level, group in run["levels"].items())
         yield (
             f"| {run['dataset']} | {run['system']} | {run['with']} | {100 * run['em']:.1f} | {100 * run['f1']:.1f} "
             f"| {100 * run['recall'].get('@5', 0):.1f} | {levels} | {cost['calls']} "
-            f"| {cost['prompt_tokens']:.0f} + {cost['completion_tokens']:.0f} "
-            f"| {run['seconds_per_question']['median']} |"
+            f"| {cost['prompt_tokens']:.0f} + {cost['completion_tokens']:.0f} |"
         )
 
 

@@ -81,7 +81,8 @@ class Question:
 
         ``supporting`` and ``evidences`` stay as published, for the official scores. ``gold_passages`` and
         ``gold_sentences`` (``(passage id, sentence index)``) hold what is in the corpus, for retrieval and teachers,
-        ``gold_missing`` counts the gold passages that are not;
+        ``gold_missing`` counts the gold passages that are not; ``gold_titles`` are the pages named, where the gold is
+        pages (HotpotQA, 2Wiki) and not paragraphs (MuSiQue, NQ);
         ``paragraphs`` maps the question's own paragraphs, by their ids in the corpus, to the data set's index of each.
         """
         own = [passage for _, passage in self.paragraphs]
@@ -109,6 +110,7 @@ class Question:
             gold_passages=passages,
             gold_sentences=sentences,
             gold_missing=missing,
+            gold_titles=list(dict.fromkeys(gold.title for gold in self.gold if gold.passage is None)),
             evidences=list(self.evidences),
             evidence_golds=[list(forms) for forms in self.evidence_golds],
             decomposition=steps,

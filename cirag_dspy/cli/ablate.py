@@ -41,6 +41,7 @@ def ablate(
     tries: common.Tries = 4,
     timeout: common.Timeout = 120.0,
     no_cache: common.NoCache = False,
+    latency: runs.Latency = False,
     extract: Annotated[
         str | None,
         typer.Option(
@@ -99,7 +100,7 @@ def ablate(
     ]
     against = against or chosen.reference({**settings_of(system), **held, **chosen.settings, **own})
     check_reference([variant.name for variant in variants], against)
-    plan = planning.make_plan(variants, saved, extract=extract, calls=calls)
+    plan = planning.make_plan(variants, saved, extract=extract, calls=calls, latency=latency)
     if not all(variant.student for variant in variants):
         planning.student_base(saved, lm)
     if plot is not None:
@@ -125,7 +126,7 @@ def ablate(
         common.require_file(file)
     for folder in [] if resume else folders:
         folder.require_free()
-    options = common.LMOptions(api_base, max_tokens, tries, timeout, cache=not no_cache)
+    options = common.LMOptions(api_base, max_tokens, tries, timeout, cache=not (no_cache or latency))
     finished = runs.run_plan(
         plan,
         benchmark,
@@ -134,12 +135,13 @@ def ablate(
         index=index,
         embedder=embedder,
         aligner=aligner,
-        threads=threads,
+        threads=1 if latency else threads,
+        latency=latency,
         resume=resume,
         quiet=quiet,
     )
     title = f"{chosen.name} of {system}: {dataset} {split}, {len(benchmark.examples)} questions, {name}"
-    comparison = reports.compared(finished, benchmark, against=against, seed=seed or 0)
+    comparison = reports.compared(finished, benchmark, against=against)
     reports.write_reports(title, comparison, csv, markdown)
     if plot is not None:
         draw(comparison, plot, title=title, xs=chosen.xs, label=chosen.knob)

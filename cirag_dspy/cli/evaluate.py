@@ -54,6 +54,7 @@ def evaluate(
     tries: common.Tries = 4,
     timeout: common.Timeout = 120.0,
     no_cache: common.NoCache = False,
+    latency: runs.Latency = False,
     index: runs.Index = None,
     embedder: common.EmbedderName = "embedded",
     aligner: common.Aligner = None,
@@ -83,7 +84,7 @@ def evaluate(
     from cirag_dspy.evaluate.official import require_format, run_file, write_run
     from cirag_dspy.evaluate.report import summary_lines
     from cirag_dspy.evaluate.run import RunFolder
-    from cirag_dspy.evaluate.variants import Variant, check_reference, check_systems
+    from cirag_dspy.evaluate.variants import Variant, check_reference, check_systems, passages_seen
 
     saved = common.read_program(program)
     systems = runs.names(system) or (saved.system if saved else "cirag",)
@@ -92,7 +93,7 @@ def evaluate(
     settings = settings_by_system(systems, flags, overrides or [])
     variants = [Variant(name, name, settings[name]) for name in systems]
     check_reference(systems, against)
-    plan = planning.make_plan(variants, saved, extract=extract, calls=calls)
+    plan = planning.make_plan(variants, saved, extract=extract, calls=calls, latency=latency)
     if write_official is not None:
         require_format(dataset)
     common.require_aligner(aligner)
@@ -122,7 +123,7 @@ def evaluate(
             common.require_file(run_file(dataset, write_official, one))
     for folder in [] if resume else folders:
         folder.require_free()
-    options = common.LMOptions(api_base, max_tokens, tries, timeout, cache=not no_cache)
+    options = common.LMOptions(api_base, max_tokens, tries, timeout, cache=not (no_cache or latency))
     finished = runs.run_plan(
         plan,
         benchmark,
@@ -131,14 +132,15 @@ def evaluate(
         index=index,
         embedder=embedder,
         aligner=aligner,
-        threads=threads,
+        threads=1 if latency else threads,
+        latency=latency,
         resume=resume,
         quiet=quiet,
     )
     title = f"{dataset} {split}, {len(benchmark.examples)} questions"
     several = len(finished) > 1
     if several or csv or markdown:
-        comparison = reports.compared(finished, benchmark, against=against, seed=seed or 0)
+        comparison = reports.compared(finished, benchmark, against=against)
         reports.write_reports(f"{title}, {name}", comparison, csv, markdown)
     if write_official is not None:
         for run in finished:
@@ -156,6 +158,6 @@ def evaluate(
             }
         )
     else:
-        typer.echo(summary_lines(f"{title}, {only.name}, {name}", only.summary))
+        typer.echo(summary_lines(f"{title}, {only.name}, {name}", only.summary, passages_seen(only.manifest["system"])))
         common.say(f"rows, manifest and summary: {only.folder.path}", quiet)
     reports.exit_with_failures(finished)

@@ -83,7 +83,9 @@ class Plan:
         return Extract(self.calls)  # type: ignore[arg-type]
 
 
-def make_plan(variants: Sequence[Variant], saved: Saved | None, *, extract: str | None, calls: str | None) -> Plan:
+def make_plan(
+    variants: Sequence[Variant], saved: Saved | None, *, extract: str | None, calls: str | None, latency: bool = False
+) -> Plan:
     """Check what a command is to run.
 
     Args:
@@ -92,6 +94,7 @@ def make_plan(variants: Sequence[Variant], saved: Saved | None, *, extract: str 
         extract: When triples are extracted; default: as they are retrieved, but before any question where there are
             several variants, so that none pays for the triples of another.
         calls: LM calls a passage; default: the program's, else one.
+        latency: Whether seconds are measured: then triples are extracted before any question by default.
 
     Raises:
         RunError: An option makes no sense, or a system refuses a setting.
@@ -110,13 +113,20 @@ def make_plan(variants: Sequence[Variant], saved: Saved | None, *, extract: str 
         calls = own
     calls = calls or "one"
     several = len(variants) > 1
-    runs = [_planned(variant, saved, extract, calls, several) for variant in variants]
+    runs = [_planned(variant, saved, extract, calls, several, first=several or latency) for variant in variants]
+    if latency and (timed := [run.variant.name for run in runs if run.needs_triples and run.when == ONLINE]):
+        raise RunError(
+            f"--latency: {timed[0]} would extract triples while it is timed; --extract offline does so before"
+        )
     for run in runs:
         run.build()  # what is wrong with it is said before anything is opened
     return Plan(tuple(runs), saved, calls)
 
 
-def _planned(variant: Variant, saved: Saved | None, extract: str | None, calls: str, several: bool) -> Planned:
+def _planned(
+    variant: Variant, saved: Saved | None, extract: str | None, calls: str, several: bool, *, first: bool
+) -> Planned:
+    """A variant of a plan; ``first``: its triples are extracted before any question unless something else is said."""
     from cirag_dspy.systems import settings_of
 
     defaults = settings_of(variant.system)
@@ -125,7 +135,7 @@ def _planned(variant: Variant, saved: Saved | None, extract: str | None, calls: 
     needs_triples = "extract" in defaults
     if variant.extract and not needs_triples:
         raise RunError(f"{variant.name}: {variant.system} works on no triples, so there is nothing to extract")
-    when = variant.extract or extract or (OFFLINE if several and needs_triples else ONLINE)
+    when = variant.extract or extract or (OFFLINE if first and needs_triples else ONLINE)
     if needs_triples:
         knobs["extract"] = calls if when in (ONLINE, OFFLINE) else None
     if "threads" in defaults:

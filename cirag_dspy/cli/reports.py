@@ -31,11 +31,13 @@ class Finished:
     unjudged: list[dict[str, str]] = field(default_factory=list)
 
 
-def compared(finished: Sequence[Finished], benchmark: Benchmark, *, against: str | None, seed: int) -> dict[str, Any]:
+def compared(finished: Sequence[Finished], benchmark: Benchmark, *, against: str | None) -> dict[str, Any]:
     """The comparison of finished runs."""
     from cirag_dspy.evaluate.compare import compare
 
-    return compare({run.name: rows_of(run, benchmark) for run in finished}, against=against, seed=seed)
+    settings = {run.name: run.manifest["system"] for run in finished}
+    rows = {run.name: rows_of(run, benchmark) for run in finished}
+    return compare(rows, against=against, settings=settings) | {"draw": benchmark.notes["draw"]}
 
 
 def rows_of(run: Finished, benchmark: Benchmark) -> list[dict[str, Any]]:
@@ -78,8 +80,8 @@ def print_comparison(
     cached = sum(run.summary["lm"]["cached"] for run in finished)
     if cached:
         common.say(
-            f"note: {cached} LM calls were answered from DSPy's cache, so tokens and seconds are too low; --no-cache "
-            "pays for all of them",
+            f"note: {cached} LM calls were answered from DSPy's cache, so tokens are too low; --no-cache pays for "
+            "all of them",
             quiet,
         )
 

@@ -33,9 +33,7 @@ Setting = Annotated[str, typer.Option(help="HotpotQA: distractor or fullwiki.")]
 Limit = Annotated[int | None, typer.Option(help="This many questions, drawn at random by --seed; default: all.")]
 Seed = Annotated[
     int | None,
-    typer.Option(
-        min=0, help="Of the draw of --limit, and of the intervals' resampling; default: 0.", show_default=False
-    ),
+    typer.Option(min=0, help="Of the draw of --limit; default: 0.", show_default=False),
 ]
 First = Annotated[
     bool,
@@ -62,6 +60,15 @@ JudgeLM = Annotated[
 ]
 Index = Annotated[Path | None, typer.Option(help="An index to use; default: one per corpus in the cache.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the runs in --out; finished ones are not asked.")]
+Latency = Annotated[
+    bool,
+    typer.Option(
+        "--latency",
+        help="Measure seconds: one question at a time, no cache, after one that warms up, triples extracted before. "
+        "Without it no seconds are printed: with questions side by side or cached replies they compare with nothing.",
+        rich_help_panel="Report",
+    ),
+]
 Against = Annotated[
     str | None, typer.Option(help="What the others are compared with; default: the first.", rich_help_panel="Report")
 ]
@@ -163,6 +170,7 @@ def run_plan(
     embedder: str,
     aligner: Path | None,
     threads: int,
+    latency: bool,
     resume: bool,
     quiet: bool,
 ) -> list[Finished]:
@@ -182,7 +190,9 @@ def run_plan(
     if index is not None and any(run.alone for run in plan.runs):
         raise RunError(f"--index {index} has triples already, and --extract online extracts them anew: leave one out")
     opener = _Opener(plan, benchmark, models, index, embedder, aligner, threads, quiet)
-    describe = partial(_manifest, plan, benchmark=benchmark, models=models, given=index is not None, threads=threads)
+    describe = partial(
+        _manifest, plan, benchmark=benchmark, models=models, given=index is not None, threads=threads, latency=latency
+    )
     finished = []
     with ExitStack() as stack:
         shared = None if all(run.alone for run in plan.runs) else stack.enter_context(opener.shared())
@@ -204,7 +214,14 @@ def run_plan(
                 ):
                     moved = partial(_advance, bar)
                     summary = ask_all(
-                        program, benchmark.examples, folder, manifest, threads=threads, resume=resume, on_row=moved
+                        program,
+                        benchmark.examples,
+                        folder,
+                        manifest,
+                        threads=threads,
+                        resume=resume,
+                        latency=latency,
+                        on_row=moved,
                     )
                 opened.embed_triples()
                 extraction = opened.counts()
@@ -226,11 +243,20 @@ def _advance(bar: Callable[..., None], row: dict[str, Any]) -> None:
 
 
 def _manifest(
-    plan: Plan, run: Planned, *, benchmark: Benchmark, opened: CorpusIndex, models: Models, given: bool, threads: int
+    plan: Plan,
+    run: Planned,
+    *,
+    benchmark: Benchmark,
+    opened: CorpusIndex,
+    models: Models,
+    given: bool,
+    threads: int,
+    latency: bool,
 ) -> dict[str, Any]:
     """What the numbers of a run depend on; ``given`` says whether the index was named."""
     from cirag_dspy.evaluate.corpus import NONE
     from cirag_dspy.evaluate.manifest import run_manifest
+    from cirag_dspy.evaluate.run import LATENCY
 
     manifest = run_manifest(
         benchmark,
@@ -241,6 +267,8 @@ def _manifest(
     )
     if not run.needs_triples and not given:
         manifest["index"]["extractor"] = NONE  # whatever the others need: it is the run that it would be alone
+    if latency:
+        manifest["latency"] = LATENCY
     if models.judge is not None:
         manifest["judge"] = _describe(models.judge)
     if plan.saved:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,8 @@ from scipy import stats
 
 from cirag_dspy.errors import RunError
 from cirag_dspy.evaluate.outcome import label
-from cirag_dspy.evaluate.rows import Row, recall_ranks
-from cirag_dspy.evaluate.variants import check_reference
+from cirag_dspy.evaluate.rows import Row, is_timed, recall_ranks
+from cirag_dspy.evaluate.variants import check_reference, passages_seen
 
 Scores = dict[str, float | None]
 
@@ -28,19 +29,28 @@ RULES = {
 }
 
 
-def compare(runs: Mapping[str, Sequence[Row]], *, against: str | None = None, seed: int = 0) -> dict[str, Any]:
+def compare(
+    runs: Mapping[str, Sequence[Row]],
+    *,
+    against: str | None = None,
+    seed: int = 0,
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
+) -> dict[str, Any]:
     """Compare the rows of several runs over the same questions.
 
     Args:
         runs: Rows by name, a row a question. A failed question counts as it does in a run's summary: it scores 0.
         against: The reference of the differences; default: the first.
         seed: Of resampling.
+        settings: Those of each run's system, by name, for the passages that it sees.
 
     Returns:
         ``against``, ``seed``, ``rules``, and ``runs``: for each name ``n``, ``errors``, ``scores`` (``em``, ``f1``,
-        ``str_acc``, ``llm_acc`` where it was judged, and ``recall@K`` or ``answer_recall@K``, each ``mean``, ``low``
-        and ``high``, as shares of 1), ``cost`` (means a question, and median seconds), ``levels`` (how many answers are
-        from each), and, but for the reference, ``difference`` (``n``, and for ``em`` and ``f1`` also ``p``).
+        ``str_acc``, ``llm_acc`` where it was judged, ``recall@K`` of passages and ``recall@K:title`` of titles, or
+        ``answer_recall@K``, each ``mean``, ``low`` and ``high``, as shares of 1), ``cost`` (means a question, and the
+        median of ``seconds`` where the run was one of ``--latency``), ``levels`` (how many answers are from each),
+        ``passages`` (``k`` and ``read``, as ``passages_seen`` says), and, but for the reference, ``difference`` (``n``,
+        and for ``em`` and ``f1`` also ``p``).
 
     Raises:
         RunError: ``against`` is none of the runs, or one of them has no rows.
@@ -50,6 +60,7 @@ def compare(runs: Mapping[str, Sequence[Row]], *, against: str | None = None, se
         raise RunError(f"nothing to compare: {', '.join(empty)} has no questions")
     compared = {name: _described(rows, seed) for name, rows in runs.items()}
     for name, rows in runs.items():
+        compared[name]["passages"] = passages_seen((settings or {}).get(name, {}))
         if name != against:
             compared[name]["difference"] = _difference(rows, runs[against], seed)
     return {"against": against, "seed": seed, "rules": dict(RULES), "runs": compared}
@@ -90,14 +101,19 @@ def _described(rows: Sequence[Row], seed: int) -> dict[str, Any]:
     lms = [row["lm"] for row in rows]
     counted = ("calls", "cached", "prompt_tokens", "completion_tokens")
     cost = {key: round(math.fsum(lm.get(key, 0) for lm in lms) / len(rows), 2) for key in counted}
-    seconds = sorted(row["seconds"] for row in rows)
+    seconds = {"seconds": round(median(row["seconds"] for row in rows), 3)} if is_timed(rows) else {}
     return {
         "n": len(rows),
         "errors": len(rows) - len(answered),
-        "scores": {name: _score(values, seed) for name, values in _columns(rows).items()},
-        "cost": cost | {"seconds": round(seconds[len(seconds) // 2], 3)},
+        "scores": score_intervals(rows, seed),
+        "cost": cost | seconds,
         "levels": dict(sorted(Counter(name for row in answered if (name := label(row["level"]))).items())),
     }
+
+
+def score_intervals(rows: Sequence[Row], seed: int = 0) -> dict[str, Scores]:
+    """Mean of each score with its interval: what a run's summary and a comparison say."""
+    return {name: _score(values, seed) for name, values in _columns(rows).items()}
 
 
 def _columns(rows: Sequence[Row]) -> dict[str, list[float]]:
@@ -106,11 +122,15 @@ def _columns(rows: Sequence[Row]) -> dict[str, list[float]]:
     for name in ("str_acc", "llm_acc"):
         if all(name in row for row in rows):
             columns[name] = [row[name] for row in rows]
-    for name in ("recall", "answer_recall"):
-        found = [row for row in rows if row[name]]
+    for name, column in (
+        ("recall", "recall@{}"),
+        ("title_recall", "recall@{}:title"),
+        ("answer_recall", "answer_recall@{}"),
+    ):
+        found = [row for row in rows if row.get(name)]
         for k in recall_ranks(found, name):
             if k in RECALL_SHOWN:
-                columns[f"{name}@{k}"] = [row[name][k] for row in found]
+                columns[column.format(k)] = [row[name][k] for row in found]
     return columns
 
 

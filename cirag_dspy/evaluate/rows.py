@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from statistics import fmean, median
 from typing import Any
 
 import dspy
 
+from cirag_dspy.benchmarks.gold import title_key
 from cirag_dspy.errors import ModelError
 from cirag_dspy.evaluate.metrics import answer_scores, gold_answers, string_accuracy
 from cirag_dspy.evaluate.outcome import label, outcome, told
@@ -19,13 +21,19 @@ Row = dict[str, Any]
 
 RECALL_AT = (2, 3, 5, 10)
 KEPT_PASSAGES = 20
+RECALLS = ("recall", "all_recall", "title_recall", "answer_recall")
 
 
-def answer_one(system: Any, example: dspy.Example) -> Row:
+def answer_one(system: Any, example: dspy.Example, *, latency: bool = False) -> Row:
     """Ask one question; the row holds its answer, scores, cost and trajectory, or its error.
 
     Whatever one question makes the system raise or return is its row's alone, but for Ctrl-C and errors that no other
     question would escape.
+
+    Args:
+        system: Called with ``question``.
+        example: The question.
+        latency: Whether nothing else runs meanwhile; only then do ``seconds`` compare with others.
     """
     meter = LMMeter()
     started = time.perf_counter()
@@ -59,6 +67,7 @@ def answer_one(system: Any, example: dspy.Example) -> Row:
         "str_acc": 0.0 if error else string_accuracy(answer, example),
         "recall": _at(recall_at(passages, gold, RECALL_AT, missing=missing)) if with_gold else {},
         "all_recall": _at(all_recall_at(passages, gold, RECALL_AT, missing=missing)) if with_gold else {},
+        "title_recall": _at(_title_recall(system, passages, example)),
         "answer_recall": {} if with_gold else _at(_answer_recall(system, passages, gold_answers(example))),
         "gold_passages": gold,
         "gold_missing": missing,
@@ -69,6 +78,7 @@ def answer_one(system: Any, example: dspy.Example) -> Row:
         "stopped": found["stopped"],
         "lm": meter.snapshot(),
         "seconds": round(seconds, 3),
+        "latency": latency,
         "error": error,
     }
 
@@ -79,9 +89,8 @@ def summarise(rows: Sequence[Row]) -> dict[str, Any]:
     if not n:
         return {"n": 0}
     answered = [row for row in rows if not row["error"]]
-    scored = {name: [row for row in rows if row[name]] for name in ("recall", "all_recall", "answer_recall")}
+    scored = {name: [row for row in rows if row.get(name)] for name in RECALLS}
     totals = {name: sum(row["lm"].get(name, 0) for row in rows) for name in COUNTS}
-    seconds = sorted(row["seconds"] for row in rows)
     return {
         "n": n,
         "errors": n - len(answered),
@@ -101,13 +110,30 @@ def summarise(rows: Sequence[Row]) -> dict[str, Any]:
         "lm_per_question": {key: round(value / n, 2) for key, value in totals.items()},
         "lm_by_module": _modules(rows),
         **_judging(rows),
-        "seconds_per_question": {"mean": round(sum(seconds) / n, 3), "median": round(seconds[n // 2], 3)},
+        **_seconds(rows),
     }
 
 
 def recall_ranks(rows: Sequence[Row], name: str) -> list[str]:
     """The ranks that every row has a recall of this name at: of rows that an older version wrote, fewer."""
     return [str(k) for k in RECALL_AT if rows and all(str(k) in row[name] for row in rows)]
+
+
+def is_timed(rows: Sequence[Row]) -> bool:
+    """Whether the seconds of rows say something: one question at a time, no cache, warmed up, for all of them."""
+    return bool(rows) and all(row.get("latency") for row in rows)
+
+
+def _title_recall(system: Any, passages: Sequence[str], example: dspy.Example) -> dict[int, float]:
+    """Recall of the gold titles among those of the passages, each title at its first rank; of data sets whose gold is
+    titles. Where a page is several passages, or the corpus is another one, its passage ids say less.
+    """
+    titles = list(dict.fromkeys(map(title_key, example.get("gold_titles") or ())))
+    index = getattr(system, "index", None)
+    if not titles or index is None:
+        return {}
+    found = index.passages(passages[: max(RECALL_AT)])
+    return recall_at([title_key(found[id].title) if id in found else "" for id in passages], titles, RECALL_AT)
 
 
 def _answer_recall(system: Any, passages: Sequence[str], answers: Sequence[str]) -> dict[int, float]:
@@ -135,9 +161,17 @@ def _by(rows: Sequence[Row], key: str) -> dict[str, Any]:
 
 
 def _effort(rows: Sequence[Row]) -> dict[str, float]:
-    """Mean tokens, prompts and replies together, and seconds of a question (D2F-ReAG's table 2)."""
+    """Mean tokens, prompts and replies together, of a question (D2F-ReAG's table 2), and seconds where they count."""
     tokens = [float(row["lm"]["prompt_tokens"] + row["lm"]["completion_tokens"]) for row in rows]
-    return {"tokens": _mean(tokens), "seconds": _mean([row["seconds"] for row in rows])}
+    return {"tokens": _mean(tokens)} | ({"seconds": _mean([row["seconds"] for row in rows])} if is_timed(rows) else {})
+
+
+def _seconds(rows: Sequence[Row]) -> dict[str, Any]:
+    """Mean and median seconds of a question, where they were taken one at a time."""
+    if not is_timed(rows):
+        return {}
+    seconds = [row["seconds"] for row in rows]
+    return {"seconds_per_question": {"mean": round(fmean(seconds), 3), "median": round(median(seconds), 3)}}
 
 
 def _scores(rows: Sequence[Row]) -> dict[str, float]:

@@ -13,11 +13,16 @@ import dspy
 
 from cirag_dspy.benchmarks.draw import told
 from cirag_dspy.errors import RunError
+from cirag_dspy.evaluate.compare import RULES, score_intervals
 from cirag_dspy.evaluate.metrics import answer_rule
 from cirag_dspy.evaluate.rows import Row, answer_one, summarise
 from cirag_dspy.files import read_text, write_json
 from cirag_dspy.modules.threads import each_in_threads
 from cirag_dspy.plain import dump, plain
+
+WARM_UP = "What is this corpus about?"
+# What a manifest says of a run whose seconds compare with those of others.
+LATENCY = "one question at a time, no cache, after a question that warms up"
 
 
 class RunFolder:
@@ -125,6 +130,7 @@ def run(
     *,
     threads: int = 1,
     resume: bool = False,
+    latency: bool = False,
     on_row: Callable[[Row], None] = lambda row: None,
 ) -> dict[str, Any]:
     """Ask ``system`` every question and score it; returns the summary, also written to ``results.json``.
@@ -139,6 +145,8 @@ def run(
         manifest: What the numbers depend on; ``resume`` refuses a folder with another one.
         threads: Questions at a time.
         resume: Go on with a run that was interrupted.
+        latency: Measure seconds: one question at a time, after one that does not count. DSPy's cache is the LM's
+            matter; what is extracted or embedded should be so before. Only such rows' seconds get into summaries.
         on_row: Called with each row as it is written.
 
     Raises:
@@ -155,17 +163,24 @@ def run(
         answer_rule(dataset)  # said before a question is paid for
     done = folder.start(manifest, resume=resume)
     todo = [example for example in examples if example.id not in done]
+    if latency:
+        threads = 1
+        if todo:
+            answer_one(system, todo[0].copy(question=WARM_UP))
     with folder.writer() as write:
-        for _, row in each_in_threads(lambda example: answer_one(system, example), todo, threads):
+        for _, row in each_in_threads(lambda example: answer_one(system, example, latency=latency), todo, threads):
             write(row)
             on_row(row)
     return conclude(folder, examples, manifest)
 
 
 def conclude(folder: RunFolder, examples: Sequence[dspy.Example], manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Sum up the rows of ``examples``; returns the summary, also written to ``results.json``."""
+    """Sum up the rows of ``examples``, with intervals; returns the summary, also written to ``results.json``."""
     wanted = {example.id for example in examples}
-    summary = summarise([row for row in folder.rows() if row["id"] in wanted])
+    rows = [row for row in folder.rows() if row["id"] in wanted]
+    summary = summarise(rows)
+    if rows:
+        summary |= {"intervals": score_intervals(rows), "interval": RULES["interval"]}
     write_json(folder.path / "results.json", {"summary": summary, "manifest": dict(manifest)})
     return summary
 

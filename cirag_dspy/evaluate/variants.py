@@ -66,3 +66,11 @@ def share(systems: Sequence[str], settings: Mapping[str, Any]) -> dict[str, dict
         for system in having:
             shared[system][name] = value
     return shared
+
+
+def passages_seen(settings: Mapping[str, Any]) -> dict[str, int]:
+    """``k``, the passages that each search of a system gives a hop or a reader; and ``read``, how many the reader sees
+    at most where that is a setting of its own: KiRAG's reader sees fewer, IRCoT's those of several searches.
+    """
+    reads = [settings[name] for name in ("read", "keep") if name in settings]
+    return {"k": settings["k"], **({"read": reads[0]} if reads else {})} if "k" in settings else {}

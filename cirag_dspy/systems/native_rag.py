@@ -16,10 +16,10 @@ class NativeRAG(dspy.Module):
 
     Args:
         index: What is searched.
-        k: Passages retrieved and read.
+        k: Passages retrieved and read. CIRAG's paper gives its plain RAG as many as each of CIRAG's searches, 10.
     """
 
-    def __init__(self, index: SearchIndex, *, k: int = 5) -> None:
+    def __init__(self, index: SearchIndex, *, k: int = 10) -> None:
         super().__init__()
         require_at_least(1, k=k)
         self.index = index

@@ -68,17 +68,17 @@ def test_online_extraction_is_paid_for_whatever_is_in_the_cache(inside, tmp_path
 def test_a_file_of_settings(inside, tmp_path):
     grid = tmp_path / "mine.toml"
     grid.write_text(
-        'system = "native_rag"\n[product]\nk = [2, 5]\n[[variants]]\nname = "wide: all"\nk = 9\n', encoding="utf-8"
+        'system = "native_rag"\n[product]\nk = [2, 10]\n[[variants]]\nname = "wide: all"\nk = 9\n', encoding="utf-8"
     )
     done = inside("ablate", grid, *DEMO, "--out", tmp_path / "run", "--csv", tmp_path / "x.csv")
     assert done.exit_code == 0, done.stderr
     assert done.stdout.startswith("mine of native_rag: demo dev, 2 questions, x\n")
-    assert "\nminus k=5 " in done.stdout  # the paper's setting is what the others are compared with
+    assert "\nminus k=10 " in done.stdout  # the paper's setting is what the others are compared with
     ks = {path.name: manifest(path)["system"]["k"] for path in (tmp_path / "run").iterdir()}
-    assert ks == {"k-2": 2, "k-5": 5, "wide-all": 9}
+    assert ks == {"k-2": 2, "k-10": 10, "wide-all": 9}
     assert [line.split(",")[0] for line in (tmp_path / "x.csv").read_text().splitlines()[1:]] == [
         "k=2",
-        "k=5",
+        "k=10",
         "wide: all",
     ]
     assert len(inside.prompts) == 6
@@ -178,7 +178,7 @@ def test_a_drawing(inside, tmp_path):
     pytest.importorskip("matplotlib")
     inside.reply = good
     grid = tmp_path / "k.toml"
-    grid.write_text('system = "native_rag"\nproduct.k = [2, 5]\n', encoding="utf-8")
+    grid.write_text('system = "native_rag"\nproduct.k = [2, 10]\n', encoding="utf-8")
     done = inside("ablate", grid, *DEMO, "--out", tmp_path / "run", "--plot", tmp_path / "new" / "x.svg")
     assert done.exit_code == 0, done.stderr
     assert (tmp_path / "new" / "x.svg").read_text().startswith("<?xml")

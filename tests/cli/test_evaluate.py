@@ -57,8 +57,9 @@ def test_two_systems_side_by_side(inside, tmp_path, monkeypatch):
     assert asked(inside) == {"extract": 89, "integrate": 3, "evidence": 3, "passages": 3}
     lines = done.stdout.splitlines()
     assert lines[0] == "demo dev, 3 questions, x"
-    assert lines[3].split()[:4] == ["cirag", "100.0", "[100.0,", "100.0]"]
-    assert lines[4].split()[:4] == ["native_rag", "0.0", "[0.0,", "0.0]"]
+    assert lines[3].split()[:5] == ["cirag", "10", "100.0", "[100.0,", "100.0]"]
+    assert lines[4].split()[:5] == ["native_rag", "10", "0.0", "[0.0,", "0.0]"]
+    assert "Note" not in done.stdout and "3 of 24 questions drawn at random, --seed 0 --limit 3" in done.stdout
     # Three losses of three: two of the eight choices of signs are as far out.
     assert lines[7].split() == [
         *["native_rag", "-100.0", "[-100.0,", "-100.0]", "0.250"],
@@ -143,6 +144,7 @@ def test_settings_go_to_the_systems_that_have_them(inside, tmp_path):
         "rank": False,
     }
     assert (native["k"], "n" in native) == (2, False)
+    assert "Note: k is not the same (cirag 6, native_rag 2); -k sets it for all." in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -196,8 +198,30 @@ def test_reports(inside, tmp_path):
     assert (
         (tmp_path / "x.md")
         .read_text()
-        .startswith("demo dev, 3 questions, x\n\n|  | EM | F1 | Str-Acc | recall@3 | @5 |")
+        .startswith("demo dev, 3 questions, x\n\n|  | k | EM | F1 | Str-Acc | recall@3 | @5 |")
     )
+
+
+def test_seconds_are_told_of_a_latency_run_only(inside, tmp_path):
+    timed = inside(*BOTH, "--threads", "4", "--latency", "--out", tmp_path / "timed", "--csv", tmp_path / "x.csv")
+    assert timed.exit_code == 0, timed.stderr
+    assert timed.stdout.splitlines()[2].split()[-1] == "s" and ",seconds," in (tmp_path / "x.csv").read_text()
+    # Triples first; then each system answers one question that does not count.
+    assert asked(inside) == {"extract": 89, "integrate": 4, "evidence": 4, "passages": 4}
+    assert manifest(tmp_path / "timed" / "cirag")["latency"].startswith("one question at a time, no cache")
+    plain = inside(*DEMO, "--system", "native_rag", "--out", tmp_path / "plain", "--json")
+    assert '"seconds' not in plain.stdout and all("seconds" in row for row in rows(tmp_path / "plain"))
+    other = inside(*BOTH, "--out", tmp_path / "timed", "--resume")
+    assert other.exit_code == 2 and "latency" in other.stderr
+
+
+@pytest.mark.parametrize("extract", [(), ("--extract", "offline"), ("--extract", "given")])
+def test_the_seconds_of_a_system_alone_hold_no_extraction(extract, inside, tmp_path):
+    done = inside(*DEMO, "--system", "cirag", "--latency", *extract, "--out", tmp_path / "run")
+    assert done.exit_code == 0 and done.stdout.rstrip().endswith("s (median, one at a time)")
+    assert asked(inside)["extract"] == (0 if "given" in extract else 89)
+    wrong = inside(*DEMO, "--system", "cirag", "--latency", "--extract", "online", "--out", tmp_path / "other")
+    assert_wrong(wrong, "--latency: cirag would extract triples while it is timed; --extract offline does so before")
 
 
 def test_failed_questions_exit_1_and_are_told_by_system(inside, tmp_path):

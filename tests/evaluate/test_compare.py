@@ -101,20 +101,26 @@ def test_a_comparison():
     assert [name for name in cirag["scores"] if "@" in name] == ["recall@3", "recall@5"]
     assert cirag["scores"]["recall@3"] == {"mean": 0.5, "low": 0.5, "high": 0.5}
     assert cirag["scores"]["recall@5"]["mean"] == 0.75
-    assert cirag["cost"]["seconds"] == 1.0
-    assert native["cost"] == {
-        "calls": 1.67,
-        "cached": 0.33,
-        "prompt_tokens": 200.0,
-        "completion_tokens": 20.0,
-        "seconds": 1.0,
-    }
+    assert native["cost"] == {"calls": 1.67, "cached": 0.33, "prompt_tokens": 200.0, "completion_tokens": 20.0}
     assert native["levels"] == {"default": 1, "passages": 2}
     # Questions 1 and 3 are those that both have: equal, and won from a failed one.
     assert native["difference"]["n"] == 2
     assert native["difference"]["em"] == {"mean": 0.5, "low": 0.0, "high": 1.0, "p": 1.0}
     assert "difference" not in cirag
     assert "NaN" not in json.dumps(found)
+
+
+def test_seconds_are_those_of_runs_that_were_timed():
+    timed = [row(str(n), seconds=n) | {"latency": True} for n in (1, 2, 4, 9)]
+    found = compare({"timed": timed, "partly": [*timed, row("5")], "not": [row("1", seconds=7.0)]})["runs"]
+    assert found["timed"]["cost"]["seconds"] == 3.0  # the median
+    assert "seconds" not in found["partly"]["cost"] and "seconds" not in found["not"]["cost"]
+
+
+def test_the_passages_that_each_run_sees():
+    settings = {"a": {"k": 10, "n": 3}, "b": {"k": 10, "read": 3}, "c": {"k": 6, "keep": 15}}
+    runs = compare({name: [row("1")] for name in "abcd"}, settings=settings)["runs"]
+    assert [runs[name]["passages"] for name in "abcd"] == [{"k": 10}, {"k": 10, "read": 3}, {"k": 6, "read": 15}, {}]
 
 
 def test_another_reference():

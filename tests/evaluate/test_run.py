@@ -6,7 +6,7 @@ import pytest
 from dspy.utils.exceptions import LMAuthError
 
 from cirag_dspy.errors import ModelError, RunError
-from cirag_dspy.evaluate.run import RunFolder, run
+from cirag_dspy.evaluate.run import WARM_UP, RunFolder, run
 from cirag_dspy.schema import Citation, Hop, Triple
 from tests.fakes import scripted_lm
 
@@ -62,15 +62,66 @@ def test_rows_and_summary(tmp_path):
     assert summary["all_recall"]["@2"] == pytest.approx(1 / 3, abs=1e-4)
     assert summary["str_acc"] == pytest.approx(2 / 3, abs=1e-4)
     assert "llm_acc" not in summary and "judging" not in summary
-    level = dict(summary["levels"]["triples"])
-    assert level.pop("seconds") >= 0
-    assert level == {"n": 3, **{name: summary[name] for name in ("em", "f1", "str_acc")}, "tokens": 0}
+    assert summary["levels"]["triples"] == {
+        "n": 3,
+        **{name: summary[name] for name in ("em", "f1", "str_acc")},
+        "tokens": 0,
+    }
     rows = folder.rows()
     assert [row["id"] for row in rows] == ["1", "2", "3"]
     assert rows[0]["hops"][0]["core"] == ["a | b | c"] and rows[0]["triples"] == [["a", "b", "c"]]
     assert list(summary["recall"]) == ["@2", "@3", "@5", "@10"]
     assert rows[0]["citations"] == [{"title": "T", "sentence": 0, "text": "s", "passage_id": "p1"}]
     assert json.loads((folder.path / "results.json").read_text())["summary"] == summary
+
+
+def test_the_summary_has_intervals(tmp_path):
+    examples = [example("1", "a"), example("2", "b")]
+    folder = RunFolder(tmp_path / "run")
+    summary = run(System({"a": "Paris", "b": "Rome"}), examples, folder, MANIFEST)
+    # A quarter of the resamples of 0 and 1 is (0, 0), a quarter (1, 1).
+    assert summary["intervals"]["f1"] == summary["intervals"]["em"] == {"mean": 0.5, "low": 0.0, "high": 1.0}
+    assert "bootstrap" in summary["interval"]
+    assert json.loads((folder.path / "results.json").read_text())["summary"]["intervals"] == summary["intervals"]
+
+
+def test_seconds_are_summed_up_only_where_questions_are_asked_one_at_a_time(tmp_path):
+    class Counting(System):
+        most = now = 0
+
+        def __call__(self, question):
+            self.now += 1
+            self.most = max(self.most, self.now)
+            time.sleep(0.01)
+            self.now -= 1
+            return super().__call__(question)
+
+    answers = {f"q{n}": "Paris" for n in range(4)}
+    examples = [example(str(n), f"q{n}") for n in range(4)]
+    system = Counting(answers | {WARM_UP: ValueError("not known")})
+    timed = run(system, examples, RunFolder(tmp_path / "timed"), MANIFEST, threads=4, latency=True)
+    assert system.asked == [WARM_UP, "q0", "q1", "q2", "q3"] and system.most == 1
+    assert timed["seconds_per_question"]["median"] > 0 and timed["levels"]["triples"]["seconds"] > 0
+    assert timed["n"] == 4 and timed["errors"] == 0
+    plain = run(System(answers), examples, RunFolder(tmp_path / "plain"), MANIFEST, threads=4)
+    assert "seconds" not in json.dumps(plain)
+    assert all(row["seconds"] >= 0 and not row["latency"] for row in RunFolder(tmp_path / "plain").rows())
+
+
+def test_titles_are_found_though_their_passages_have_other_ids(tmp_path):
+    from cirag_dspy.schema import Passage
+
+    class Index:
+        def passages(self, ids):
+            titles = {"p1": "Alpha Hall", "p2": "MIRA  OLT"}
+            return {id: Passage(id, titles[id], ("x",)) for id in ids if id in titles}
+
+    system = System({"a": "Paris"})
+    system.index = Index()
+    asked = example("1", "a", gold=(), missing=2).copy(gold_titles=["Mira Olt", "Gamma"])
+    summary = run(system, [asked], RunFolder(tmp_path / "run"), MANIFEST)
+    assert summary["recall"]["@2"] == 0.0 and summary["title_recall"] == dict.fromkeys(("@2", "@3", "@5", "@10"), 0.5)
+    assert summary["intervals"]["recall@5:title"]["mean"] == 0.5
 
 
 def test_open_domain_questions_are_scored_by_the_answer_in_a_passage(tmp_path):
