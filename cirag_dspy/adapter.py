@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -12,7 +10,8 @@ import dspy
 from dspy.adapters.utils import apply_output_field_defaults, format_field_value, parse_value
 from dspy.utils.exceptions import AdapterParseError
 
-_FENCE = re.compile(r"^\s*```[\w-]*\s*$", re.M)
+from cirag_dspy.replies.fields import label_pattern, read_fields, tagged_fields
+from cirag_dspy.replies.thinking import without_thinking
 
 
 class LineAdapter(dspy.ChatAdapter):
@@ -81,14 +80,21 @@ class LineAdapter(dspy.ChatAdapter):
         )
 
     def parse(self, signature: type[dspy.Signature], completion: str) -> dict[str, Any]:
-        """Fields of a reply written as labelled lines, as a JSON object or with DSPy's markers.
+        """Fields of a reply written as labelled lines, as a JSON object, with DSPy's markers or between tags.
+
+        ``replies.fields`` says which of these counts, ``replies.thinking`` what is no part of the reply.
 
         Raises:
             AdapterParseError: A field without a default is missing; ``parsed_result`` holds those that are there.
         """
-        completion = _without_thinking(completion)
-        texts = _marked(signature, completion) or _json_object(signature, completion) or _lines(signature, completion)
-        fields = apply_output_field_defaults(signature, _typed(signature, texts))
+        fields = signature.output_fields
+        required = [name for name, field in fields.items() if field.is_required()]
+        texts = [name for name, field in fields.items() if field.annotation is str]
+        whole, completion = completion, without_thinking(completion)
+        found = read_fields(completion, list(fields), required, texts)
+        if set(required) - found.keys():  # a field between tags that are named as a wrapper of thinking is
+            found = {**tagged_fields(whole, list(fields)), **found}
+        fields = apply_output_field_defaults(signature, _typed(signature, found))
         if missing := [name for name in signature.output_fields if name not in fields]:
             raise AdapterParseError(
                 adapter_name=type(self).__name__,
@@ -114,28 +120,8 @@ def _labelled(name: str, value: Any, signature: type[dspy.Signature]) -> str:
     first, *rest = str(value).splitlines() or [""]
     if not rest:
         return f"{name}: {first}".rstrip()
-    label = _label_pattern(signature.fields)
+    label = label_pattern(signature.fields)
     return "\n".join([f"{name}:", *(f"… {line}" if label.match(line) else line for line in (first, *rest))])
-
-
-def _label_pattern(names: Mapping[str, Any]) -> re.Pattern[str]:
-    """A line that opens a field: ``core: 1``, ``**Core:** 1``, ``- core: 1``, ``2. core: 1``, ``Final answer: x``, or a
-    heading such as ``### Core`` alone on its line.
-    """
-    alternatives = "|".join(re.escape(name).replace("_", "[ _-]?") for name in sorted(names, key=len, reverse=True))
-    label = rf"(?:(?:the |my )?(?:final )?)(?:{alternatives})"
-    return re.compile(
-        rf"^(?:[\s*_#>`•-]*(?:\d[.)][\s*_]*)?(?P<label>{label})[\s*_`]*[:：][\s*_]*"
-        rf"|\s*(?:#+ ?|\*\*)(?P<heading>{label})\**\s*$)",
-        re.I,
-    )
-
-
-def _without_thinking(completion: str) -> str:
-    """A reply without the ``<think>`` block of a reasoning model; one that never ends leaves nothing."""
-    if "</think>" in completion:
-        return completion.rsplit("</think>", 1)[1]
-    return "" if completion.lstrip().startswith("<think>") else completion
 
 
 def _typed(signature: type[dspy.Signature], texts: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,60 +131,3 @@ def _typed(signature: type[dspy.Signature], texts: Mapping[str, Any]) -> dict[st
         with suppress(ValueError):
             fields[name] = parse_value(text, signature.output_fields[name].annotation)
     return fields
-
-
-def _lines(signature: type[dspy.Signature], completion: str) -> dict[str, str]:
-    label = _label_pattern(signature.output_fields)
-    names = {re.sub(r"[ _-]", "", name).lower(): name for name in signature.output_fields}
-    found: dict[str, list[str]] = {}
-    current: list[str] = []
-    preamble = current
-    for line in _FENCE.sub("", completion).splitlines():
-        if match := label.match(line):
-            text = (match["label"] or match["heading"]).lower()
-            name = names[re.sub(r"^(?:the |my )?(?:final )?|[ _-]", "", text)]
-            if name in found and "final " not in text:
-                break  # a second reply behind the first
-            current = found[name] = [line[match.end() :]]
-        else:
-            current.append(line)
-    fields = {name: "\n".join(lines).strip() for name, lines in found.items()}
-    # A model that was shown labels often goes straight on with the first field's text.
-    first = next(iter(signature.output_fields))
-    lead = "\n".join(preamble).strip()
-    if lead and first not in fields and (fields or len(signature.output_fields) == 1):
-        fields[first] = lead
-    return {name: fields[name] for name in signature.output_fields if name in fields}
-
-
-def _marked(signature: type[dspy.Signature], completion: str) -> dict[str, str]:
-    pieces = re.split(r"\[\[ ## (\w+) ## \]\]", completion)
-    found: dict[str, str] = {}
-    for name, text in zip(pieces[1::2], pieces[2::2], strict=True):
-        if name in signature.output_fields:
-            found.setdefault(name, text.strip())
-    return found
-
-
-def _json_object(signature: type[dspy.Signature], completion: str) -> dict[str, Any]:
-    """The output fields in the first JSON object of a reply, wherever it stands."""
-    decoder = json.JSONDecoder()
-    for opening in re.finditer(r"\{(?=\s*\")", completion):
-        try:
-            loaded, _ = decoder.raw_decode(completion, opening.start())
-        except (ValueError, RecursionError):
-            continue
-        fields = signature.output_fields
-        lowered = {re.sub(r"[ -]", "_", str(key).lower()): value for key, value in loaded.items()}
-        found = {name: lowered[name] for name in fields if name in lowered}
-        return {name: _as_text(value) if fields[name].annotation is str else value for name, value in found.items()}
-    return {}
-
-
-def _as_text(value: Any) -> str:
-    """A JSON value as the lines our parsers read; lists become one item a line, rows of a table JSON arrays."""
-    if value is None:
-        return "none"
-    if isinstance(value, list) and value:
-        return "\n".join(item if isinstance(item, str) else json.dumps(item, ensure_ascii=False) for item in value)
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -204,3 +204,31 @@ def openai_server(
     finally:
         server.shutdown()
         server.server_close()
+
+
+@contextmanager
+def answering(payload: dict, status: int = 200):
+    """An LM over HTTP whose server sends ``payload`` to every request, whatever is asked."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            sent = {"id": "x", "object": "chat.completion", "created": 0, "model": "x", **payload}
+            data = json.dumps(sent if status == 200 else payload).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *args):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_port}/v1"
+    try:
+        yield dspy.LM("openai/x", api_base=address, api_key="k", cache=False, num_retries=0)
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -11,7 +11,7 @@ import cirag_dspy
 
 ROOT = Path(cirag_dspy.__file__).parent
 BASE = {"errors", "text", "schema", "paths", "files", "plain"}
-BELOW = BASE | {"adapter", "signatures", "modules", "systems", "corpus", "benchmarks", "lms"}
+BELOW = BASE | {"adapter", "replies", "signatures", "modules", "systems", "corpus", "benchmarks", "lms"}
 MAY_IMPORT = {
     "errors": set(),
     "text": set(),
@@ -19,9 +19,10 @@ MAY_IMPORT = {
     "files": {"errors", "plain"},
     "plain": set(),
     "schema": {"text"},
-    "adapter": {"text"},
+    "replies": {"text"},
+    "adapter": {"text", "replies"},
     "signatures": set(),
-    "modules": BASE | {"adapter", "signatures"},
+    "modules": BASE | {"adapter", "signatures", "replies"},
     "systems": BASE | {"signatures", "modules"},
     "corpus": BASE,
     "benchmarks": BASE,

@@ -12,10 +12,13 @@ from functools import partial
 from typing import Any
 
 import dspy
-from dspy.utils.exceptions import AdapterParseError, ContextWindowExceededError, LMError, LMProviderError
+from dspy.utils.exceptions import AdapterParseError, LMError
 
 from cirag_dspy.adapter import LineAdapter
+from cirag_dspy.modules.failures import is_too_long, why_no_text
 from cirag_dspy.modules.refused import is_refused, without_refused
+from cirag_dspy.replies.jsontext import as_text
+from cirag_dspy.replies.thinking import without_thinking
 from cirag_dspy.text import one_line
 
 Inputs = dict[str, Any]
@@ -24,7 +27,8 @@ Inputs = dict[str, Any]
 @dataclass
 class Reply:
     """What came back: the output fields that could be read, what is wrong with them (empty: nothing), whether the LM
-    was cut off by its token limit, and the whole text where a field was missing. ``tokens`` are the tokens of the whole
+    was cut off by its token limit, and the whole text, without its thinking, where a field was missing (empty if there
+    is no text: then ``problem`` says why). ``tokens`` are the tokens of the whole
     text, as bytes, with their log-probabilities: where these were asked for (``config={"logprobs": True}``), the LM
     gives them, and no field was missing.
     """
@@ -45,14 +49,14 @@ class _Witness:
 
     history: list[dict[str, Any]] = field(default_factory=list)
 
-    def truncated(self) -> bool:
+    def response(self) -> Any:
         response = self.history[-1].get("response") if self.history else None
-        for item in response if isinstance(response, (list, tuple)) else [response]:
-            choices = getattr(item, "choices", None)
-            source = choices[0] if choices else item
-            if getattr(source, "finish_reason", None) == "length":
-                return True
-        return False
+        return response[0] if isinstance(response, (list, tuple)) and response else response
+
+    def truncated(self) -> bool:
+        response = self.response()
+        choices = getattr(response, "choices", None)
+        return getattr(choices[0] if choices else response, "finish_reason", None) == "length"
 
 
 def ask(
@@ -110,22 +114,19 @@ def _call(
             with dspy.context(**context):
                 prediction = predict(**inputs, **extra, config=config)
         except AdapterParseError as error:
-            return _unreadable(error, witness.truncated()), inputs
-        except ContextWindowExceededError:
-            smaller = shrink(inputs)
-            if smaller is None:
+            return _unreadable(error, witness), inputs
+        except LMError as error:
+            if is_too_long(error):
+                fewer = shrink(inputs)
+            elif is_refused(error):
+                fewer = without_refused(inputs, partial(_is_accepted, predict, extra, config, context))
+            else:
                 raise
-            inputs = smaller
+            if fewer is None:
+                raise
+            inputs = fewer
             continue
-        except LMProviderError as error:
-            if not is_refused(error):
-                raise
-            allowed = without_refused(inputs, partial(_is_accepted, predict, extra, config, context))
-            if allowed is None:
-                raise
-            inputs = allowed
-            continue
-        fields = {name: str(prediction[name] or "") for name in predict.signature.output_fields if name in prediction}
+        fields = {name: _text(prediction[name], name) for name in predict.signature.output_fields if name in prediction}
         return Reply(fields, truncated=witness.truncated(), tokens=_tokens(prediction)), inputs
 
 
@@ -155,11 +156,21 @@ def _tokens(prediction: dspy.Prediction) -> tuple[tuple[bytes, float], ...]:
     )
 
 
-def _unreadable(error: AdapterParseError, truncated: bool) -> Reply:
+def _text(value: Any, name: str) -> str:
+    """What a field says; a value that is no text, as other adapters can give, in the form of JSON."""
+    return value if isinstance(value, str) else as_text(value, name) if value else ""
+
+
+def _unreadable(error: AdapterParseError, witness: _Witness) -> Reply:
     partial = error.parsed_result if isinstance(error.parsed_result, dict) else {}
-    missing = [name for name in error.signature.output_fields if name not in partial]
-    problem = f"the reply has no {' and no '.join(f'{name}:' for name in missing)}"
+    if reason := why_no_text(error, witness.response()):
+        problem, raw, partial = f"the reply has no text: {reason}", "", {}
+    else:
+        missing = [name for name in error.signature.output_fields if name not in partial]
+        problem = f"the reply has no {' and no '.join(f'{name}:' for name in missing)}"
+        raw = without_thinking(str(error.lm_response or ""))
+    truncated = witness.truncated()
     if truncated:
         problem += "; it was cut off, be shorter"
-    fields = {name: str(value) for name, value in partial.items()}
-    return Reply(fields, one_line(problem), truncated, raw=str(error.lm_response or ""))
+    fields = {name: _text(value, name) for name, value in partial.items()}
+    return Reply(fields, one_line(problem), truncated, raw)

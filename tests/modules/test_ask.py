@@ -6,9 +6,12 @@ from dspy.lm15 import ContextLengthError, Message, Response, TokenLogprob, Usage
 from dspy.utils.exceptions import ContextWindowExceededError, LMError
 
 from cirag_dspy.modules.ask import ask
+from cirag_dspy.modules.extract import Extract
+from cirag_dspy.schema import Passage
 from cirag_dspy.signatures import AnswerIfSufficient
-from tests.fakes import fields_of, scored, scripted_lm
+from tests.fakes import answering, fields_of, scored, scripted_lm
 
+CALLED = {"name": "search", "arguments": '{"answer": "Rome"}'}
 INPUTS = {"question": "Q", "evidence": "one\ntwo\nthree\nfour"}
 
 
@@ -111,3 +114,56 @@ def test_tokens_that_are_no_whole_characters_come_as_bytes():
     with dspy.context(lm=lm):
         reply = ask(dspy.Predict(AnswerIfSufficient), dict(INPUTS), config={"logprobs": True})
     assert b"".join(token for token, _ in reply.tokens).decode() == "answer: São"
+
+
+@pytest.mark.parametrize(
+    ("message", "finish", "reason"),
+    [
+        ({"content": None, "refusal": "I cannot help."}, "stop", "the LM refused (I cannot help.)"),
+        ({"content": [{"type": "refusal", "refusal": "No."}]}, "stop", "the LM refused (No.)"),
+        ({"content": None}, "content_filter", "the provider withheld it (content_filter)"),
+        ({"content": ""}, "stop", "it is empty"),
+        ({"content": []}, "stop", "it is empty"),
+        ({"content": " \n"}, "stop", "it is empty"),
+        ({"content": None, "reasoning_content": "answer: Rome"}, "stop", "it is thinking alone"),
+        (
+            {"content": None, "tool_calls": [{"id": "1", "type": "function", "function": CALLED}]},
+            "tool_calls",
+            "it is a tool call",
+        ),
+    ],
+)
+def test_a_reply_without_text_says_why(message, finish, reason):
+    with answering({"choices": [{"index": 0, "finish_reason": finish, "message": message}]}) as lm, dspy.context(lm=lm):
+        reply = ask(dspy.Predict(AnswerIfSufficient), dict(INPUTS))
+        extraction = Extract()(passage=Passage.create("T", "A fact.")).extraction
+    assert (reply.problem, reply.fields, reply.raw) == (f"the reply has no text: {reason}", {}, "")
+    assert (extraction.state, extraction.error) == ("failed", f"the reply has no text: {reason}")
+
+
+def test_a_reply_in_parts_is_its_text():
+    parts = [{"type": "text", "text": "thought: t"}, {"type": "text", "text": "\nanswer: Oslo"}]
+    told = {"choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": parts}}]}
+    with answering(told) as lm, dspy.context(lm=lm):
+        assert ask(dspy.Predict(AnswerIfSufficient), dict(INPUTS))["answer"] == "Oslo"
+
+
+def test_a_field_that_another_adapter_gives_as_data_is_no_python_repr():
+    signature = dspy.Signature("question -> found: dict[str, str]")
+    lm, _ = scripted_lm(['{"found": {"name": "Oslo"}}'])
+    with dspy.context(lm=lm, adapter=dspy.JSONAdapter()):
+        assert ask(dspy.Predict(signature), {"question": "Q"})["found"] == '{"name": "Oslo"}'
+
+
+def test_a_flat_error_body_is_tried_shorter():
+    words = "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens."
+    body = {"object": "error", "message": words, "type": "BadRequestError", "param": None, "code": 400}
+    asked = []
+
+    def halve(inputs):
+        asked.append(inputs)
+        return {**inputs, "evidence": "one"} if len(asked) < 2 else None
+
+    with answering(body, status=400) as lm, dspy.context(lm=lm), pytest.raises(LMError):
+        ask(dspy.Predict(AnswerIfSufficient), dict(INPUTS), shrink=halve)
+    assert [inputs["evidence"] for inputs in asked] == ["one\ntwo\nthree\nfour", "one"]
