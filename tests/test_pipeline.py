@@ -426,17 +426,17 @@ def test_what_a_recipe_costs_by_hand(make, data_dir):
     # An answer is asked for once more, from the three passages at most.
     assert (contrast["stage"], contrast["lm_calls"]) == ("contrasts", 18)
     assert contrast["prompt_tokens"] == 18 * round((system(AnswerIfSufficient) + 100 + 300) / 4)
-    # Native RAG reads its default of 5 passages in one call.
+    # Native RAG reads its default of 10 passages in one call.
     assert (rag["system"], rag["lm_calls"], rag["prompt_tokens"]) == (
         "native_rag",
         6,
-        6 * round((system(AnswerAnyway) + 100 + 500) / 4),
+        6 * round((system(AnswerAnyway) + 100 + 1000) / 4),
     )
     # Rows of a question: a conversation of two hops; four answers and three contrasts from 3 passages; Native RAG's answer
-    # from 5. And three silver passages of 2 + 38 characters with a triple of 9.
+    # from 10. And three silver passages of 2 + 38 characters with a triple of 9.
     conversation = system(Integrate) + 2 * (200 + 240 + 240)
     read = 6 * system(AnswerIfSufficient) + system(AnswerAnyway) + 7 * (100 + 300 + 240)
-    one = system(AnswerAnyway) + 100 + 500 + 240
+    one = system(AnswerAnyway) + 100 + 1000 + 240
     tokens = round(3 * 49 / 4) + 6 * round((conversation + read) / 4) + 6 * round(one / 4)
     assert training == {"stage": "finetune", "rows": 6 * 9 + 3, "tokens": tokens, "steps": 29}
 
