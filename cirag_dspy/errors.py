@@ -21,3 +21,7 @@ class ModelError(CiragError):
 
 class RunError(CiragError):
     """A run cannot start or go on: its output folder belongs to other settings, or nothing is left to do."""
+
+
+class StateError(RunError, ValueError):
+    """A state, or a file with one, is not the one of this program, is damaged, or can't be written as JSON."""

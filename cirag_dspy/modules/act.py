@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import dspy
 
 from cirag_dspy.modules.ask import Reply, ask
+from cirag_dspy.modules.base import Module
 from cirag_dspy.modules.reader import fewer_turns
 from cirag_dspy.schema import Hop
 from cirag_dspy.signatures import NextAction
@@ -19,7 +20,7 @@ _BARE = re.compile(r"^(\W*)(search|finish)\b(\W*)(.*)", re.I)
 _CLOSING = {"(": ")", "[": "]", "{": "}", '"': '"', "'": "'"}
 
 
-class Act(dspy.Module):
+class Act(Module):
     """Thinks about what is known, and searches or finishes."""
 
     def __init__(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import dspy
 
 from cirag_dspy.modules.ask import ask
+from cirag_dspy.modules.base import Module
 from cirag_dspy.modules.grounding import holds_answer
 from cirag_dspy.modules.reader import Reader, passage_line, read_answer, shorter
 from cirag_dspy.modules.search import SearchIndex
@@ -17,7 +18,7 @@ from cirag_dspy.text import is_refusal, one_line
 LEVELS: tuple[Level, ...] = ("triples", "sentences", "passages")
 
 
-class Cascade(dspy.Module):
+class Cascade(Module):
     """Answers from the least evidence that suffices.
 
     The levels are tried in order; the first answer that is no refusal wins (equation 6). The gate fails closed: a reply

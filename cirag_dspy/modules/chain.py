@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import dspy
 
 from cirag_dspy.modules.ask import Reply, ask
+from cirag_dspy.modules.base import Module
 from cirag_dspy.modules.parse import parse_core, says_nothing
 from cirag_dspy.modules.reader import shorter
 from cirag_dspy.schema import Triple
@@ -24,7 +25,7 @@ def aligner_query(question: str, chain: Sequence[Triple]) -> str:
     return f"{question}\nknowledge triples: {'. '.join(triple.text for triple in chain)}." if chain else question
 
 
-class Constructor(dspy.Module):
+class Constructor(Module):
     """Completes the chain from the candidates; only the first triple of its completion counts."""
 
     def __init__(self) -> None:

@@ -6,12 +6,13 @@ from collections.abc import Collection, Sequence
 
 import dspy
 
+from cirag_dspy.modules.base import Module
 from cirag_dspy.modules.extract import Extract, extract_missing
 from cirag_dspy.modules.search import SearchIndex
 from cirag_dspy.schema import Triple
 
 
-class Construct(dspy.Module):
+class Construct(Module):
     """Retrieves the top-K passages of a query and the top-N of their triples.
 
     Args:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import dspy
 
 from cirag_dspy.modules.ask import ask
+from cirag_dspy.modules.base import Module
 from cirag_dspy.modules.reader import passage_line, read_answer, shorter
 from cirag_dspy.modules.verdict import parse_yes_no, unclear
 from cirag_dspy.schema import Passage
@@ -14,7 +15,7 @@ from cirag_dspy.signatures import AnswerFromMemory, CritiqueAnswer
 from cirag_dspy.text import is_refusal, match_key, normalize_answer, one_line, word_f1, words
 
 
-class Recall(dspy.Module):
+class Recall(Module):
     """Answers a question without any passage, and says whether that is knowledge or a guess."""
 
     def __init__(self) -> None:
@@ -31,7 +32,7 @@ class Recall(dspy.Module):
         return dspy.Prediction(answer=answer, known=known)
 
 
-class Critic(dspy.Module):
+class Critic(Module):
     """Checks an answer against its question, its reason and its passages."""
 
     def __init__(self) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import dspy
 
 from cirag_dspy.modules.ask import Reply, ask
+from cirag_dspy.modules.base import Module
 from cirag_dspy.modules.parse import says_nothing
 from cirag_dspy.modules.reader import shorter
 from cirag_dspy.modules.reason import Reasoning
@@ -23,7 +24,7 @@ _LEAD = re.compile(
 _ASKS = ("?", "？", "؟")
 
 
-class Decompose(dspy.Module):
+class Decompose(Module):
     """sub(q): the sub-questions of a question."""
 
     def __init__(self) -> None:
@@ -36,7 +37,7 @@ class Decompose(dspy.Module):
         return dspy.Prediction(questions=_questions(reply))
 
 
-class Rewrite(dspy.Module):
+class Rewrite(Module):
     """Rewrite(q, r_q): the open questions, rewritten with what is known by now."""
 
     def __init__(self) -> None:

@@ -11,6 +11,7 @@ import dspy
 
 from cirag_dspy.errors import ModelError
 from cirag_dspy.modules.ask import Inputs, ask
+from cirag_dspy.modules.base import Module
 from cirag_dspy.modules.reader import shorter
 from cirag_dspy.modules.thoughts import first_sentence, no_thought, so_far
 from cirag_dspy.signatures import DraftThought
@@ -19,7 +20,7 @@ from cirag_dspy.text import one_line, words
 _PIECE = re.compile(r"\w+|\s+|[^\w\s]+")
 
 
-class Draft(dspy.Module):
+class Draft(Module):
     """Drafts the next sentence of a chain of thought, with the query for what it is unsure of.
 
     Args:

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import dspy
 
 from cirag_dspy.modules.ask import ask
+from cirag_dspy.modules.base import Module
 from cirag_dspy.modules.reader import passage_line, read_answer, shorter
 from cirag_dspy.schema import Passage
 from cirag_dspy.signatures import AnswerWithReason
 from cirag_dspy.text import one_line
 
 
-class Explain(dspy.Module):
+class Explain(Module):
     """Answers a question from passages and says why, minding an advice."""
 
     def __init__(self) -> None:

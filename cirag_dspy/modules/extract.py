@@ -19,6 +19,7 @@ from dspy.utils.exceptions import (
 
 from cirag_dspy.errors import ModelError
 from cirag_dspy.modules.ask import Inputs, Reply, ask
+from cirag_dspy.modules.base import Module
 from cirag_dspy.modules.parse import parse_triples, says_nothing
 from cirag_dspy.modules.refused import is_refused
 from cirag_dspy.modules.search import SearchIndex
@@ -59,7 +60,7 @@ _WILL_NOT = re.compile(
 )
 
 
-class Extract(dspy.Module):
+class Extract(Module):
     """Extracts the triples of a passage, each with the sentence that it came from.
 
     A passage that exceeds the LM's context is read in pieces, one after the other, so that none of it is left out.

@@ -10,6 +10,7 @@ from typing import Any
 import dspy
 
 from cirag_dspy.modules.ask import Reply, ask
+from cirag_dspy.modules.base import Module
 from cirag_dspy.modules.integrate import read_query
 from cirag_dspy.modules.knowledge import Knowledge
 from cirag_dspy.modules.queries import load_json
@@ -23,7 +24,7 @@ _BULLET = re.compile(r"^\s*(?:[-*•]\s+|\(?\d{1,2}[.):]\s+)")
 _NAME_WORDS = 4
 
 
-class Identify(dspy.Module):
+class Identify(Module):
     """Names entities and writes their queries.
 
     Args:

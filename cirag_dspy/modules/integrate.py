@@ -8,6 +8,7 @@ from typing import Any, Literal
 import dspy
 
 from cirag_dspy.modules.ask import Inputs, Reply, ask
+from cirag_dspy.modules.base import Module
 from cirag_dspy.modules.parse import parse_core, says_nothing
 from cirag_dspy.modules.reader import fewer_turns
 from cirag_dspy.schema import Hop, Triple
@@ -15,7 +16,7 @@ from cirag_dspy.signatures import NO_QUERY, Integrate, IntegrateByCopying
 from cirag_dspy.text import is_empty_query, one_line
 
 
-class Integration(dspy.Module):
+class Integration(Module):
     """Keeps the candidates that matter and asks for what is missing, as one turn of a conversation per hop.
 
     Args:
@@ -25,6 +26,11 @@ class Integration(dspy.Module):
     def __init__(self, core: Literal["numbers", "text"] = "numbers") -> None:
         super().__init__()
         self.integrate = dspy.Predict(IntegrateByCopying if core == "text" else Integrate)
+
+    @property
+    def core(self) -> Literal["numbers", "text"]:
+        """How the candidates to keep are named, as the prompt has it."""
+        return "text" if copies_facts(self.integrate.signature) else "numbers"
 
     def forward(
         self, question: str, query: str, candidates: Sequence[Triple], hops: Sequence[Hop] = ()

@@ -10,6 +10,7 @@ import re
 import dspy
 
 from cirag_dspy.modules.ask import Reply, ask
+from cirag_dspy.modules.base import Module
 from cirag_dspy.modules.reader import shorter
 from cirag_dspy.modules.reason import Reasoning
 from cirag_dspy.modules.verdict import parse_yes_no, unclear
@@ -26,7 +27,7 @@ _SCORE = re.compile(
 )
 
 
-class Reliability(dspy.Module):
+class Reliability(Module):
     """Score(q, r(q)): how far a reasoning can be relied on."""
 
     def __init__(self) -> None:
@@ -47,7 +48,7 @@ class Reliability(dspy.Module):
         return dspy.Prediction(score=parse_score(_score_text(reply)) or 0.0, error=reply.problem)
 
 
-class Relevance(dspy.Module):
+class Relevance(Module):
     """Check(q_i, q): whether what was found for a sub-question helps with the question."""
 
     def __init__(self) -> None:

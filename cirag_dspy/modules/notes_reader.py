@@ -7,12 +7,13 @@ from collections.abc import Sequence
 import dspy
 
 from cirag_dspy.modules.ask import ask
+from cirag_dspy.modules.base import Module
 from cirag_dspy.modules.reader import read_answer, shorter
 from cirag_dspy.signatures import AnswerFromNotes
 from cirag_dspy.text import one_line
 
 
-class NotesReader(dspy.Module):
+class NotesReader(Module):
     """Answers a question from notes in one call."""
 
     def __init__(self) -> None:

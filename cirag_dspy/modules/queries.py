@@ -11,6 +11,7 @@ from typing import Any
 import dspy
 
 from cirag_dspy.modules.ask import Reply, ask
+from cirag_dspy.modules.base import Module
 from cirag_dspy.modules.integrate import read_query
 from cirag_dspy.signatures import RewriteQuery, SplitQuestion
 from cirag_dspy.text import match_key, one_line
@@ -19,7 +20,7 @@ MOST_QUERIES = 4
 _LEAD = re.compile(r"^\s*(?:[-*•]\s+|\(?\d{1,2}[.):]\s+|(?:sub-?)?(?:question|query|q)\s*\d*\s*[:.]\s+)", re.I)
 
 
-class Rewrite(dspy.Module):
+class Rewrite(Module):
     """Writes one query for what is missing."""
 
     def __init__(self) -> None:
@@ -32,7 +33,7 @@ class Rewrite(dspy.Module):
         return dspy.Prediction(query=read_query(reply["query"]))
 
 
-class Split(dspy.Module):
+class Split(Module):
     """Splits a question into simple ones."""
 
     def __init__(self) -> None:

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 import dspy
 
 from cirag_dspy.modules.ask import Inputs, Reply, ask
+from cirag_dspy.modules.base import Module
 from cirag_dspy.schema import Citation, Passage
 from cirag_dspy.signatures import AnswerAnyway
 from cirag_dspy.text import holds_run, is_refusal, one_line, short_answer, words
 
 
-class Reader(dspy.Module):
+class Reader(Module):
     """Answers a question from passages in one call."""
 
     def __init__(self) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import dspy
 
 from cirag_dspy.modules.ask import Reply, ask
+from cirag_dspy.modules.base import Module
 from cirag_dspy.modules.reader import passage_line, read_answer, shorter
 from cirag_dspy.schema import Passage
 from cirag_dspy.signatures import ReasonFromPassages, UpdateReasoning
@@ -28,7 +29,7 @@ class Reasoning:
         return one_line(f"{self.text} The answer is: {self.answer}")
 
 
-class Reason(dspy.Module):
+class Reason(Module):
     """Generator(q, D(q)): reasons from the passages of a question."""
 
     def __init__(self) -> None:
@@ -42,7 +43,7 @@ class Reason(dspy.Module):
         return dspy.Prediction(reasoning=_reasoning(reply))
 
 
-class Update(dspy.Module):
+class Update(Module):
     """Update(r(q_root), r(q)): brings the reasoning on a question up to date with that on one of its sub-questions."""
 
     def __init__(self) -> None:

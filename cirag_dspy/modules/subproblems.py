@@ -9,6 +9,7 @@ from graphlib import TopologicalSorter
 import dspy
 
 from cirag_dspy.modules.ask import Reply, ask
+from cirag_dspy.modules.base import Module
 from cirag_dspy.modules.queries import parse_queries
 from cirag_dspy.modules.reader import shorter
 from cirag_dspy.modules.verdict import parse_yes_no, unclear
@@ -21,7 +22,7 @@ _NEGATED = re.compile(r"n['’]t\b|\b(?:no|not|none|never|neither|independent)\b
 _COUNTED = re.compile(r"^\s*\d{1,2}[.)]\s+(?!depend)(?=\D{0,15}\d)")
 
 
-class Check(dspy.Module):
+class Check(Module):
     """Says whether a summary answers a question, and what is missing if it doesn't."""
 
     def __init__(self) -> None:
@@ -41,7 +42,7 @@ class Check(dspy.Module):
         )
 
 
-class Order(dspy.Module):
+class Order(Module):
     """Puts sub-problems in an order in which each comes after those it depends on."""
 
     def __init__(self) -> None:

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import dspy
 
 from cirag_dspy.modules.ask import ask
+from cirag_dspy.modules.base import Module
 from cirag_dspy.modules.reader import passage_line, shorter
 from cirag_dspy.schema import Passage
 from cirag_dspy.signatures import RefineSummary, SummariseEntity
 from cirag_dspy.text import is_refusal, one_line, split_sentences
 
 
-class Summarise(dspy.Module):
+class Summarise(Module):
     """Summarises what passages say about an entity."""
 
     def __init__(self) -> None:
@@ -42,7 +43,7 @@ class Summarise(dspy.Module):
         return dspy.Prediction(summary=_summary(reply["summary"]))
 
 
-class Refine(dspy.Module):
+class Refine(Module):
     """Brings a summary up to date with what was found last."""
 
     def __init__(self) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import dspy
 
 from cirag_dspy.modules.ask import Reply, ask
+from cirag_dspy.modules.base import Module
 from cirag_dspy.modules.knowledge import Knowledge
 from cirag_dspy.modules.reader import shorter
 from cirag_dspy.signatures import ContinueReasoning
@@ -19,7 +20,7 @@ _WORD = r"\b(?:(yes|true)|no|false)\b"
 _RETRIEVE = re.compile(rf"^\W*{_WORD}(?=[\s*_\"']*[,.;:!\u2013\u2014-])|{_WORD}\W*$", re.I)
 
 
-class Think(dspy.Module):
+class Think(Module):
     """Reasons one step further and says whether knowledge is missing."""
 
     def __init__(self) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import dspy
 
 from cirag_dspy.modules.ask import Inputs, Reply, ask
+from cirag_dspy.modules.base import Module
 from cirag_dspy.modules.reader import passage_line, read_answer, shorter
 from cirag_dspy.schema import Hop, Passage
 from cirag_dspy.signatures import NextThought
@@ -18,7 +19,7 @@ _STATED = re.compile(r"\banswer is\b\s*:?\s*(.*)", re.I)
 _INFERENCE = re.compile(r"^\W*(?:thus|so|therefore|hence|that is,)(?!\w)|\d\s*[-+−]\s*\d[\d,.]*\s*=\s*\d", re.I)
 
 
-class ContinueThoughts(dspy.Module):
+class ContinueThoughts(Module):
     """Writes the next sentence of a chain of thought over passages."""
 
     def __init__(self) -> None:

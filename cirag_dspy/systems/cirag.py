@@ -15,11 +15,12 @@ from cirag_dspy.modules.integrate import Integration
 from cirag_dspy.modules.reader import cite_answer
 from cirag_dspy.modules.search import SearchIndex, interleave
 from cirag_dspy.schema import Citation, Evidence, Hop, Level, Triple
+from cirag_dspy.systems.base import Of, System
 from cirag_dspy.systems.limits import require_at_least
 from cirag_dspy.text import content_words, match_key, one_line
 
 
-class CIRAGModule(dspy.Module):
+class CIRAGModule(System):
     """Answers multi-hop questions over an index, with citations down to the sentence.
 
     Each hop retrieves passages for the current query, ranks their triples (construction), keeps the core ones and asks
@@ -46,6 +47,15 @@ class CIRAGModule(dspy.Module):
         threads: LM calls at a time for that extraction.
     """
 
+    k = Of("construct", "k")
+    n = Of("construct", "n")
+    rank = Of("construct", "rank")
+    threads = Of("construct", "threads")
+    extract = Of("construct", "extract")
+    core = Of("integration", "core")
+    levels = Of("cascade", "levels")
+    grounded = Of("cascade", "grounded")
+
     def __init__(
         self,
         index: SearchIndex,
@@ -68,7 +78,6 @@ class CIRAGModule(dspy.Module):
         self.index = index
         self.max_hops = max_hops
         self.min_hops = min_hops
-        self.grounded = grounded
         extractor = Extract(extract) if extract else None
         self.construct = Construct(index, extractor, k=k, n=n, rank=rank, threads=threads)
         self.integration = Integration(core)

@@ -13,13 +13,14 @@ from cirag_dspy.modules.reader import cite_answer
 from cirag_dspy.modules.reason import Reason, Reasoning, Update
 from cirag_dspy.modules.search import SearchIndex
 from cirag_dspy.schema import Citation, Hop, Passage
+from cirag_dspy.systems.base import System
 from cirag_dspy.systems.limits import require_at_least, require_share
 from cirag_dspy.text import is_refusal, match_key, one_line
 
 DEEPEST = 10
 
 
-class D2FReAG(dspy.Module):
+class D2FReAG(System):
     """Answers a question as it stands where that is reliable, and breaks it down only where it is not.
 
     (I) Passages are retrieved and reasoned from. (II) The reasoning is judged; above the threshold the question is

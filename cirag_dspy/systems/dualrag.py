@@ -14,11 +14,12 @@ from cirag_dspy.modules.search import SearchIndex
 from cirag_dspy.modules.summarise import Summarise
 from cirag_dspy.modules.think import Think
 from cirag_dspy.modules.trail import Trail, round_robin
+from cirag_dspy.systems.base import Of, System
 from cirag_dspy.systems.limits import require_at_least
 from cirag_dspy.text import is_refusal, one_line
 
 
-class DualRAG(dspy.Module):
+class DualRAG(System):
     """Thinks until no knowledge is missing, and answers from what it thought and learnt.
 
     At each step the reasoner thinks on and says whether knowledge is missing. If so, the entities that it is about are
@@ -32,6 +33,8 @@ class DualRAG(dspy.Module):
         max_hops: Steps at most.
         max_entities: Entities per step at most.
     """
+
+    max_entities = Of("identify", "most")
 
     def __init__(self, index: SearchIndex, *, k: int = 10, max_hops: int = 5, max_entities: int = 4) -> None:
         super().__init__()

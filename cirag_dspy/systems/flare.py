@@ -9,11 +9,12 @@ from cirag_dspy.modules.reader import Reader, cite_answer
 from cirag_dspy.modules.search import SearchIndex, interleave
 from cirag_dspy.modules.thoughts import ContinueThoughts, stated_answer, why_it_ends
 from cirag_dspy.schema import Hop
+from cirag_dspy.systems.base import Of, System
 from cirag_dspy.systems.limits import require_at_least, require_share
 from cirag_dspy.text import one_line
 
 
-class FLARE(dspy.Module):
+class FLARE(System):
     """Reasons sentence by sentence, and searches only where the LM is unsure of the sentence that it would write next.
 
     Each round drafts a sentence without passages (FLARE direct). If every token of it is probable enough, it stands;
@@ -30,6 +31,8 @@ class FLARE(dspy.Module):
         max_hops: Sentences of the chain at most.
         threshold: A token is sure if its probability is above this; 0 to 1.
     """
+
+    threshold = Of("draft", "threshold")
 
     def __init__(self, index: SearchIndex, *, k: int = 10, max_hops: int = 4, threshold: float = 0.2) -> None:
         super().__init__()

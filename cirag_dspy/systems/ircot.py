@@ -8,11 +8,12 @@ from cirag_dspy.modules.reader import Reader, cite_answer
 from cirag_dspy.modules.search import SearchIndex, interleave
 from cirag_dspy.modules.thoughts import ContinueThoughts, is_inference, stated_answer, why_it_ends
 from cirag_dspy.schema import Hop, Passage
+from cirag_dspy.systems.base import System
 from cirag_dspy.systems.limits import require_at_least
 from cirag_dspy.text import one_line
 
 
-class IRCoT(dspy.Module):
+class IRCoT(System):
     """Searches with the question, then with each sentence of a chain of thought over all that was found; at the end a
     reader answers from what was collected, without the thoughts.
 

@@ -13,11 +13,12 @@ from cirag_dspy.modules.extract import Extract, extract_missing
 from cirag_dspy.modules.reader import Reader, cite_answer
 from cirag_dspy.modules.search import SearchIndex
 from cirag_dspy.schema import Evidence, Hop, Triple
+from cirag_dspy.systems.base import System
 from cirag_dspy.systems.limits import require_at_least
 from cirag_dspy.text import one_line
 
 
-class KiRAG(dspy.Module):
+class KiRAG(System):
     """Builds a chain of triples, one a step, and ranks passages by the triples it came across.
 
     Each step retrieves passages for the question and the last triple of the chain. The aligner ranks the triples of all

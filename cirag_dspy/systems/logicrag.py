@@ -10,11 +10,12 @@ from cirag_dspy.modules.search import SearchIndex
 from cirag_dspy.modules.subproblems import Check, Order
 from cirag_dspy.modules.summarise import Refine
 from cirag_dspy.modules.trail import Trail
+from cirag_dspy.systems.base import System
 from cirag_dspy.systems.limits import require_at_least
 from cirag_dspy.text import is_refusal, one_line
 
 
-class LogicRAG(dspy.Module):
+class LogicRAG(System):
     """Answers from a summary of what it finds, one sub-problem after the other.
 
     What is found for the question is summarised. If the summary doesn't answer it, the sub-problems left are put in the

@@ -10,6 +10,7 @@ from cirag_dspy.modules.queries import Rewrite, Split
 from cirag_dspy.modules.reader import Reader, cite_answer
 from cirag_dspy.modules.search import SearchIndex
 from cirag_dspy.modules.trail import Trail
+from cirag_dspy.systems.base import System
 from cirag_dspy.systems.limits import require_at_least, require_share
 from cirag_dspy.text import is_refusal, normalize_answer, one_line, word_count
 
@@ -20,7 +21,7 @@ OWN_KNOWLEDGE = "Where the passages don't say it, use what you know."
 PART_BY_PART = "Answer these questions first, then the whole:"
 
 
-class MetaRAG(dspy.Module):
+class MetaRAG(System):
     """Answers from passages, then thinks about its own answer.
 
     Monitor: the answer is accepted if it agrees with that of an expert. The original's expert is a T5 model trained on

@@ -7,11 +7,12 @@ import dspy
 from cirag_dspy.modules.reader import Reader, cite_answer
 from cirag_dspy.modules.search import SearchIndex
 from cirag_dspy.schema import Hop
+from cirag_dspy.systems.base import System
 from cirag_dspy.systems.limits import require_at_least
 from cirag_dspy.text import one_line
 
 
-class NativeRAG(dspy.Module):
+class NativeRAG(System):
     """Reads the answer from the top passages of the question.
 
     Args:

@@ -8,11 +8,12 @@ from cirag_dspy.modules.act import Act
 from cirag_dspy.modules.reader import Reader, cite_answer, passage_line, read_answer
 from cirag_dspy.modules.search import SearchIndex, interleave
 from cirag_dspy.schema import Hop
+from cirag_dspy.systems.base import System
 from cirag_dspy.systems.limits import require_at_least
 from cirag_dspy.text import is_refusal, match_key, one_line
 
 
-class ReAct(dspy.Module):
+class ReAct(System):
     """An agent that thinks, then searches or finishes, each round a turn of one conversation.
 
     One action does for the paper's ``search`` and ``lookup``: our passages are shown whole. At the limit the paper's
