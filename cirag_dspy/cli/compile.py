@@ -31,6 +31,7 @@ def compile_(
     no_cache: common.NoCache = False,
     threads: common.Threads = 8,
     resume: stages.Resume = True,
+    strict: stages.Strict = False,
     dry_run: common.DryRun = False,
     cache_dir: common.CacheDir = None,
     as_json: common.Json = False,
@@ -51,6 +52,7 @@ def compile_(
         device=device,
         dtype=dtype,
         quiet=quiet,
+        strict=strict,
     )
     if dry_run:
         stages.print_plan(pipeline, as_json)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -24,17 +24,31 @@ def export(
     ] = None,
     data_dir: stages.DataDir = None,
     work: stages.Work = None,
+    base: Annotated[
+        str | None,
+        typer.Option(help="The student whose tokens are counted; default: embedded, or the recipe's."),
+    ] = None,
+    max_length: Annotated[
+        int | None, typer.Option(min=1, help="Tokens a row may have; default: 4096, or the recipe's lora.max_length.")
+    ] = None,
+    strict: stages.Strict = False,
     resume: stages.Resume = True,
     cache_dir: common.CacheDir = None,
     as_json: common.Json = False,
     quiet: common.Quiet = False,
 ) -> None:
-    """Write chat rows, {"messages": [...]}, joint and by predictor, and check them."""
+    """Write chat rows, {"messages": [...]}, joint and by predictor, and check them.
+
+    Rows are written whole. How many a student will see shortened at --max-length is counted; evidence.json beside them
+    says what may go of each, and finetune reads it.
+    """
     common.prepare(cache_dir)
     if source.suffix == ".toml":
         if out is not None:
             raise RunError("a recipe's rows go to WORK/rows: name another --work")
         changes = [*(overrides or []), *([] if shorten is None else [f"options.shorten={str(shorten).lower()}"])]
+        changes += [f"lm.student={base}"] if base else []
+        changes += [f"lora.max_length={max_length}"] if max_length else []
         pipeline = stages.open_pipeline(
             source,
             changes,
@@ -44,6 +58,7 @@ def export(
             from_traces=from_traces or [],
             resume=resume,
             quiet=quiet,
+            strict=strict,
         )
         report, folder = pipeline.export(), pipeline.rows_file.parent
     elif out is None:
@@ -51,6 +66,7 @@ def export(
     else:
         from cirag_dspy.pipeline import export_file
 
-        report, folder = export_file(source, out, shorten=shorten is not False), out
+        options: dict[str, Any] = {"shorten": shorten is not False, "strict": strict}
+        report, folder = export_file(source, out, **options, **common.given(base=base, max_length=max_length)), out
     stages.print_report({"export": report}, as_json)
     common.say(f"rows: {folder}", quiet)

@@ -24,7 +24,7 @@ def finetune(
     epochs: Annotated[float | None, typer.Option(help="Times over the rows; paper: 2.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Rows a step; paper: 2.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Paper: 2e-4.")] = None,
-    max_length: Annotated[int | None, typer.Option(help="Tokens of a row at most; 1024.")] = None,
+    max_length: Annotated[int | None, typer.Option(help="Tokens of a row at most; 4096.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of weights and order; 0.")] = None,
     save_every: Annotated[int | None, typer.Option(help="Steps between checkpoints; 100.")] = None,
     overrides: stages.Overrides = None,
@@ -32,6 +32,7 @@ def finetune(
     work: stages.Work = None,
     device: stages.Device = None,
     dtype: stages.Dtype = None,
+    strict: stages.Strict = False,
     resume: stages.Resume = True,
     cache_dir: common.CacheDir = None,
     as_json: common.Json = False,
@@ -65,6 +66,7 @@ def finetune(
             device=device,
             dtype=dtype,
             quiet=quiet,
+            strict=strict,
         )
         report, folder, told = pipeline.finetune(), pipeline.adapter, ""
     elif out is None:
@@ -85,6 +87,8 @@ def finetune(
                 device=device,
                 dtype=dtype,
                 on_step=lambda step, total, loss: move(step, total),
+                on_note=lambda note: common.say(f"note: {note}", quiet),
+                strict=strict,
             )
         told = f"; as an LM: {split_spec(base or 'embedded')[0]}+{folder}"
     stages.print_report({"finetune": report}, as_json)

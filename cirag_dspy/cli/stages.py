@@ -23,6 +23,14 @@ DataDir = Annotated[
 Work = Annotated[Path | None, typer.Option(help="Where the stages leave their files; default: runs/NAME.")]
 Resume = Annotated[bool, typer.Option("--resume/--no-resume", help="Go on with what is there, or start anew.")]
 Device = Annotated[str | None, typer.Option(help="To train on: cpu or cuda; default: what there is.")]
+Strict = Annotated[
+    bool,
+    typer.Option(
+        "--strict",
+        help="Refuse, before training, rows longer than lora.max_length. Without it they lose evidence from its end, "
+        "never instructions, question or reply; rows that can't are left out; both are counted.",
+    ),
+]
 Dtype = Annotated[str | None, typer.Option(help="To train in: bfloat16 or float32; default: by the device.")]
 
 
@@ -48,6 +56,7 @@ def open_pipeline(
         open_lm=lms.open,
         quiet=quiet,
         progress=lambda total, unit: common.progress(total, unit, quiet),
+        on_note=lambda note: common.say(f"note: {note}", quiet),
         **options,
     )
 
@@ -89,13 +98,21 @@ def print_report(report: dict[str, Any], as_json: bool) -> None:
     if rows := report.get("export"):
         told = ", ".join(f"{name} {group['rows']}" for name, group in rows["by_predictor"].items())
         typer.echo(f"rows: {rows['rows']}: {told}")
+        typer.echo(f"  {_fit(rows['fit'])}")
     if trained := report.get("finetune"):
         typer.echo(
             f"student: {trained['steps']} steps, {trained['tokens']} tokens, {trained['seconds']:.0f} s; "
             f"loss {trained['first_loss']:.3f} -> {trained['last_loss']:.3f}"
         )
+        typer.echo(f"  {_fit(trained['rows'])}")
     if saved := report.get("save") or report.get("optimize"):
         typer.echo(f"program: {saved['program']} ({saved['optimizer'].get('name') or saved['optimizer']['optimizer']})")
+
+
+def _fit(counts: dict[str, Any]) -> str:
+    from cirag_dspy.distill.fitting import told_fit
+
+    return told_fit(counts) or "no row shortened"
 
 
 def failures(report: dict[str, Any]) -> int:

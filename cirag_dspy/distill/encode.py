@@ -6,17 +6,24 @@ comparing token ids; so this holds for any chat template, with or without marker
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from bisect import bisect_left
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from dspy.lm15 import InvalidRequestError
-from transformers import PreTrainedTokenizerBase
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
+from cirag_dspy.distill.evidence import edited
+from cirag_dspy.distill.fitting import EncodeReport
 from cirag_dspy.errors import DataError, ModelError
 from cirag_dspy.lms.chat import ChatFormat
+from cirag_dspy.lms.loading import quiet_transformers
 
 _ROLES = ("system", "user", "assistant")
+
+Turn = tuple[int, list[int], list[int]]  # the reply's place among the messages, its prompt, itself
 
 
 @dataclass(frozen=True)
@@ -27,37 +34,18 @@ class TokenRow:
     learnt: list[bool]
 
 
-@dataclass
-class EncodeReport:
-    """What became of the rows. A row is kept as it is, cut or split; replies are dropped, not rows.
-
-    `kept` and `split` count conversations given; `cut` token rows whose prompt lost its beginning; `dropped` replies
-    longer than a token row may be; `rows`, `tokens` and `learnt` what is left to train on.
-    """
-
-    kept: int = 0
-    split: int = 0
-    cut: int = 0
-    dropped: int = 0
-    rows: int = 0
-    tokens: int = 0
-    learnt: int = 0
-
-    def as_dict(self) -> dict[str, int]:
-        """The counts by name."""
-        return asdict(self)
-
-
 def encode_rows(
     rows: Sequence[dict[str, Any]], tokenizer: PreTrainedTokenizerBase, eos: Collection[int], *, max_length: int
 ) -> tuple[list[TokenRow], EncodeReport]:
     """Encode chat rows; every assistant turn of a row is learnt (eq. 8 of the paper: loss on the decisions only).
 
     A conversation is one token row, as long as it fits and each turn's prompt begins it. Else it is one token row per
-    reply, each with what came before it, cut from the left where that is too long.
+    reply, each with what came before it. Where that is too long, the oldest turns go, then evidence, as at inference
+    (`modules.fit`); a row that still does not fit is dropped, and so is one of which it is not known what may go.
 
     Args:
-        rows: Each with "messages", a list of {"role", "content"}; "id" and "predictor" name it in errors.
+        rows: Each with "messages", a list of {"role", "content"}; "id" and "predictor" name it in errors; "evidence" is
+            what may go (`distill.evidence`).
         tokenizer: With a chat template.
         eos: Ids that end the assistant's turn at inference (`lms.generation.eos_ids`).
         max_length: Tokens of a token row at most.
@@ -70,7 +58,7 @@ def encode_rows(
     if not tokenizer.chat_template:
         raise ModelError(f"{tokenizer.name_or_path or 'the model'} has no chat template; use its instruct version")
     encoder = _Encoder(tokenizer, eos)
-    report, encoded = EncodeReport(), []
+    report, encoded = EncodeReport(max_length=max_length), []
     for number, row in enumerate(rows, start=1):
         name = ", ".join(f"{key} {row[key]}" for key in ("id", "predictor") if row.get(key))
         where = f"row {number}" + (f" ({name})" if name else "")
@@ -80,21 +68,45 @@ def encode_rows(
             encoded.append(joined)
             continue
         report.split += len(turns) > 1
-        for prompt, reply in turns:
-            if len(reply) >= max_length:  # its first token is predicted from a token before it
-                report.dropped += 1
-                continue
-            kept = prompt[-(max_length - len(reply)) :]
-            report.cut += len(kept) < len(prompt)
-            report.kept += len(turns) == 1 and len(kept) == len(prompt)
-            encoded.append(TokenRow(kept + reply, [False] * len(kept) + [True] * len(reply)))
+        for at, prompt, reply in turns:
+            fitted = prompt
+            if len(prompt) + len(reply) > max_length:
+                shorter = encoder.shortened(row, at, max_length - len(reply))
+                before, after = len(prompt) + len(reply), None if shorter is None else len(shorter) + len(reply)
+                report.note(str(row.get("predictor") or ""), where, before, after)
+                if shorter is None:
+                    continue
+                fitted = shorter
+            report.kept += len(turns) == 1 and fitted is prompt
+            encoded.append(TokenRow(fitted + reply, [False] * len(fitted) + [True] * len(reply)))
     report.rows = len(encoded)
     report.tokens = sum(len(row.ids) for row in encoded)
     report.learnt = sum(sum(row.learnt) for row in encoded)
     if not encoded:
-        reason = f"all {report.dropped} replies have max_length={max_length} tokens or more" if rows else "no rows"
-        raise DataError(f"nothing to train on: {reason}")
+        reason = f"none of {report.dropped} replies fits in max_length={max_length} tokens with its question"
+        raise DataError(f"nothing to train on: {reason if rows else 'no rows'}")
     return encoded, report
+
+
+def fit_report(rows: Sequence[dict[str, Any]], base: Path, max_length: int) -> EncodeReport:
+    """What a student's tokenizer makes of rows, without its weights.
+
+    Args:
+        rows: As `encode_rows` takes them.
+        base: The model's folder.
+        max_length: Tokens of a row at most.
+
+    Raises:
+        DataError, ModelError: As `encode_rows`; or the tokenizer can't be read.
+    """
+    try:
+        with quiet_transformers():
+            tokenizer = AutoTokenizer.from_pretrained(base, local_files_only=True)
+    except Exception as error:  # damaged files raise whatever the library that reads them raises
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ModelError(f"cannot read the tokenizer of {base}: {first[:300]}") from error
+    eos = [tokenizer.eos_token_id] if tokenizer.eos_token_id is not None else []
+    return encode_rows(rows, tokenizer, eos, max_length=max_length)[1]
 
 
 class _Encoder:
@@ -105,11 +117,10 @@ class _Encoder:
         if not self.eos:
             raise ModelError(f"{tokenizer.name_or_path or 'the tokenizer'} has no token that ends a turn (eos_token)")
 
-    def turns(
-        self, messages: Sequence[dict[str, str]], where: str
-    ) -> tuple[list[tuple[list[int], list[int]]], TokenRow | None]:
-        """(prompt, reply) of each assistant turn; and the conversation as one row, None where it is no such row."""
-        turns, closed = [], []
+    def turns(self, messages: Sequence[dict[str, str]], where: str) -> tuple[list[Turn], TokenRow | None]:
+        """Each assistant turn; and the conversation as one row, None where it is no such row."""
+        turns: list[Turn] = []
+        closed: list[int] = []
         for at, message in enumerate(messages):
             if not _is_message(message):
                 raise DataError(f"{where}: messages[{at}] must have a role ({', '.join(_ROLES)}) and a text as content")
@@ -123,10 +134,28 @@ class _Encoder:
                 prompt, closed = self.chat.prompt(messages[:at]), self.chat.conversation(messages[: at + 1])
             except InvalidRequestError as error:
                 raise DataError(f"{where}: {error}") from error
-            turns.append((prompt, self._reply(prompt, closed, self.chat.neutral(message["content"]))))
+            turns.append((at, prompt, self._reply(prompt, closed, self.chat.neutral(message["content"]))))
         if not turns:
             raise DataError(f"{where}: no assistant turn, so nothing would be learnt from it")
         return turns, _join(closed, turns)
+
+    def shortened(self, row: Mapping[str, Any], at: int, room: int) -> list[int] | None:
+        """The longest prompt of the reply `messages[at]` that has at most `room` tokens; None if none has."""
+        if "evidence" not in row:
+            return None
+        system = [m for m in row["messages"][:1] if m["role"] == "system"]
+        before, asked = row["messages"][len(system) : at - 1], row["messages"][at - 1]
+        edits = row["evidence"].get(str(at - 1), [])
+        turns = len(before) // 2
+
+        def prompt(step: int) -> list[int]:
+            """The prompt after so many steps: a turn less each, then an edit."""
+            content = asked["content"] if step <= turns else edited(asked["content"], edits[step - turns - 1])
+            return self.chat.prompt([*system, *before[2 * step :], {**asked, "content": content}])
+
+        steps = range(1, turns + len(edits) + 1)
+        first = bisect_left(steps, True, key=lambda step: len(prompt(step)) <= room)
+        return prompt(steps[first]) if first < len(steps) else None
 
     def _reply(self, prompt: list[int], closed: list[int], text: str) -> list[int]:
         """The ids of a reply and of the end of its turn.
@@ -152,11 +181,11 @@ def _is_message(message: Any) -> bool:
     return isinstance(message, dict) and message.get("role") in _ROLES and isinstance(message.get("content"), str)
 
 
-def _join(closed: list[int], turns: Sequence[tuple[list[int], list[int]]]) -> TokenRow | None:
+def _join(closed: list[int], turns: Sequence[Turn]) -> TokenRow | None:
     """One row of all turns, if each prompt and its reply are how the conversation begins."""
     learnt = [False] * len(closed)
     end = 0
-    for prompt, reply in turns:
+    for _, prompt, reply in turns:
         end = len(prompt) + len(reply)
         if closed[:end] != prompt + reply:
             return None

@@ -23,7 +23,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from cirag_dspy.distill.adapter_folder import CONFIG, WEIGHTS, AdapterFolder, read_object
 from cirag_dspy.distill.curve import thinned
-from cirag_dspy.distill.encode import EncodeReport, TokenRow, encode_rows
+from cirag_dspy.distill.encode import TokenRow, encode_rows
+from cirag_dspy.distill.fitting import EncodeReport
 from cirag_dspy.distill.settings import LoraSettings
 from cirag_dspy.distill.training import Training
 from cirag_dspy.errors import CiragError, ModelError, RunError
@@ -50,6 +51,7 @@ def train(
     device: str | None = None,
     dtype: str | None = None,
     on_step: OnStep | None = None,
+    on_rows: Callable[[EncodeReport], None] | None = None,
 ) -> Path:
     """Train an adapter and write its folder; goes on from a checkpoint in it, and returns at once if it is finished.
 
@@ -72,6 +74,7 @@ def train(
             optimizer keeps the adapter in float32 either way.
         on_step: Called after each optimizer step with the step (from 1), the steps in all, and the loss. May raise
             KeyboardInterrupt, which as from the keyboard ends the training with a checkpoint.
+        on_rows: Called before the first step with what became of the rows. May raise to end it there.
 
     Returns:
         `out`.
@@ -104,6 +107,8 @@ def train(
     with torch.random.fork_rng(gpus):
         model, tokenizer = _load(base, settings, kind, init)
         encoded, report = encode_rows(rows, tokenizer, eos_ids(model, tokenizer), max_length=settings.max_length)
+        if on_rows is not None:
+            on_rows(report)
         _check_fit(model, encoded)
         training = Training(model.to(place), settings, encoded)
         if not resume:

@@ -1,4 +1,5 @@
-"""Trajectories -> chat rows, the data a student is trained on: ``{"messages": [...], "predictor": ..., "id": ...}``.
+"""Trajectories -> chat rows, the data a student is trained on: ``{"messages": [...], "predictor": ..., "id": ...}``,
+and ``evidence``, what may go of a row that is too long (``distill.evidence``).
 
 The prompt of a row is the one the program will send: same adapter, same signature, no demonstrations. A conversation is
 one row, with every reply of it a target (CIRAG equation 8: loss on the decisions, observations are context).
@@ -17,9 +18,10 @@ from typing import Any
 import dspy
 
 from cirag_dspy.adapter import LineAdapter
+from cirag_dspy.distill.evidence import evidence_of, fact_of
 from cirag_dspy.distill.trajectories import Call, Trajectory, Turn
 from cirag_dspy.errors import DataError
-from cirag_dspy.files import read_text, write_json, write_lines
+from cirag_dspy.files import digest, read_json, read_text, write_json, write_lines
 from cirag_dspy.modules.integrate import read_query, write_decision
 from cirag_dspy.modules.parse import parse_core, parse_triples, says_nothing
 from cirag_dspy.modules.reader import read_answer
@@ -29,6 +31,8 @@ from cirag_dspy.text import fact_lines, is_refusal, one_line
 
 Row = dict[str, Any]
 JOINT = "joint"
+EVIDENCE = "evidence.json"
+_KNOWN = ("id", "predictor", "evidence")
 _ANSWERS = ("AnswerIfSufficient", "AnswerAnyway")
 
 
@@ -89,29 +93,40 @@ def sample(rows: Sequence[Row], most: Mapping[str, int], seed: int = 0) -> list[
     return [rows[place] for place in sorted(chosen)]
 
 
-def write_rows(folder: Path, rows: Sequence[Row]) -> dict[str, Any]:
+def write_rows(folder: Path, rows: Sequence[Row], fit: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Write ``joint.jsonl`` and a file a predictor, each line ``{"messages": [...]}`` and nothing else.
 
-    So any trainer of chat data takes them as they are; ``datasets.load_dataset("json", ...)`` too.
+    So any trainer of chat data takes them as they are; ``datasets.load_dataset("json", ...)`` too. Beside them stands
+    ``evidence.json``: of each row, by a hash of its messages, its id, predictor, and what may go where it is too long.
+
+    Args:
+        folder: Where to.
+        rows: What to write.
+        fit: What a student's tokenizer makes of them (``encode.fit_report``), for the report.
 
     Returns:
-        The report of ``check_rows``, also written to ``report.json``.
+        The report of ``check_rows``, with ``fit``; also written to ``report.json``.
 
     Raises:
         DataError: A row is not fit for training.
     """
-    report = check_rows(rows)
+    report = check_rows(rows) | ({"fit": dict(fit)} if fit else {})
     for old in _written(folder):
         old.unlink(missing_ok=True)
     for name in [JOINT, *report["by_predictor"]]:
         lines = ({"messages": row["messages"]} for row in rows if name in (JOINT, row["predictor"]))
         write_lines(folder / f"{name}.jsonl", lines)
+    known = {_key(row["messages"]): {key: row[key] for key in _KNOWN if key in row} for row in rows}
+    write_lines(folder / EVIDENCE, [known])
     write_json(folder / "report.json", report)
     return report
 
 
 def read_rows(file: Path) -> list[Row]:
-    """The rows of a JSONL file, also one of another tool; a row's ``id`` is the number of its line.
+    """The rows of a JSONL file, also one of another tool.
+
+    What ``write_rows`` noted of them beside the file is read too; else a row's ``id`` is the number of its line, and
+    nothing of it may go.
 
     Raises:
         DataError: It can't be read, or a line is no chat row.
@@ -120,7 +135,7 @@ def read_rows(file: Path) -> list[Row]:
         lines = read_text(file).split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{file} can't be read: {error}") from None
-    rows = []
+    rows, known = [], _noted(file.parent / EVIDENCE)
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -128,7 +143,7 @@ def read_rows(file: Path) -> list[Row]:
             messages = json.loads(line)["messages"]
         except (ValueError, KeyError, TypeError):
             raise DataError(f'{file} line {number} is no row: expected {{"messages": [...]}}') from None
-        rows.append({"messages": messages, "predictor": "", "id": f"line {number}"})
+        rows.append({"messages": messages, "predictor": "", "id": f"line {number}"} | known.get(_key(messages), {}))
     check_rows(rows)
     return rows
 
@@ -147,6 +162,18 @@ def check_rows(rows: Sequence[Row]) -> dict[str, Any]:
             raise DataError(f"row {number} ({row['predictor'] or 'joint'}, {row['id']}): {problem}")
         by_name.setdefault(row["predictor"], []).append(row)
     return {"rows": len(rows), "by_predictor": {name: _lengths(group) for name, group in sorted(by_name.items())}}
+
+
+def _key(messages: Any) -> str:
+    return digest(messages)[:16]
+
+
+def _noted(file: Path) -> dict[str, Row]:
+    """What stands in an ``evidence.json``, by row; nothing where there is none."""
+    if not file.is_file():
+        return {}
+    noted = read_json(file, "export the rows again")
+    return {key: {name: row[name] for name in _KNOWN if name in row} for key, row in noted.items()}
 
 
 def _written(folder: Path) -> list[Path]:
@@ -207,10 +234,20 @@ def _rows(call: Call, signature: type[dspy.Signature], id: str) -> list[Row]:
     histories = [name for name, field in signature.input_fields.items() if field.annotation is dspy.History]
     inputs: dict[str, Any] = {**call.inputs, **{name: dspy.History(messages=call.history) for name in histories}}
     messages = adapter.format(signature, [], inputs)
+    replied = signature
     for name in signature.output_fields.keys() - target.keys():
-        signature = signature.delete(name)  # or an adapter may write that it is None
-    reply = adapter.format_assistant_message_content(signature, target)
-    return [{"messages": [*messages, {"role": "assistant", "content": reply}], "predictor": call.predictor, "id": id}]
+        replied = replied.delete(name)  # or an adapter may write that it is None
+    reply = adapter.format_assistant_message_content(replied, target)
+    turns: list[tuple[dict[str, Any], Turn]] = [
+        ({name: turn[name] for name in call.inputs if name in turn}, _outputs(turn, signature)) for turn in call.history
+    ]
+    row = {"messages": [*messages, {"role": "assistant", "content": reply}], "predictor": call.predictor, "id": id}
+    evidence = evidence_of(adapter, signature, messages, [*turns, (dict(call.inputs), target)])
+    return [row if evidence is None else row | {"evidence": evidence}]
+
+
+def _outputs(turn: Turn, signature: type[dspy.Signature]) -> Turn:
+    return {name: turn[name] for name in signature.output_fields if name in turn}
 
 
 def _target(call: Call, signature: type[dspy.Signature]) -> Turn:
@@ -221,7 +258,7 @@ def _target(call: Call, signature: type[dspy.Signature]) -> Turn:
     """
     outputs = {name: text for name, text in call.outputs.items() if text}
     if "facts" in call.inputs and "core" in call.outputs:  # as the turns before it are shown
-        candidates = [_fact(line) for line in fact_lines(call.inputs["facts"])]
+        candidates = [fact_of(line) for line in fact_lines(call.inputs["facts"])]
         core, _ = parse_core(call.outputs["core"], candidates)
         thought = one_line(outputs.pop("thought", ""))
         query = read_query(call.outputs.get("next_query", ""))
@@ -237,11 +274,6 @@ def _target(call: Call, signature: type[dspy.Signature]) -> Turn:
     if any(field.is_required() and not outputs.get(name) for name, field in fields.items()):
         return {}
     return {name: outputs[name] for name in fields if name in outputs}
-
-
-def _fact(text: str) -> Triple:
-    head, relation, tail = (*text.split(" | ", 2), "", "")[:3]
-    return Triple(head, relation, tail, "", 0)
 
 
 def _compact(triples: Sequence[tuple[str, str, str]]) -> str:

@@ -21,7 +21,8 @@ class LoraSettings:
 
     `alpha` None is twice the rank. `epochs` may be a fraction. `warmup` is the fraction of all steps in which the
     learning rate rises. `targets` is peft's: "all-linear", or names of layers, comma-separated. `save_every` counts
-    optimizer steps between checkpoints, and changes nothing else.
+    optimizer steps between checkpoints, and changes nothing else. `max_length` holds a conversation of 4 hops with 30
+    candidates each (2,200 to 2,600 tokens of English); memory goes by the longest row of a batch, not by it.
 
     Raises:
         RunError: A value is of the wrong type or out of range.
@@ -34,7 +35,7 @@ class LoraSettings:
     batch_size: int = 2
     learning_rate: float = 2e-4
     warmup: float = 0.03
-    max_length: int = 1024
+    max_length: int = 4096
     weight_decay: float = 0.0
     targets: str = "all-linear"
     seed: int = 0

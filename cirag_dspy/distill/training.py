@@ -15,6 +15,9 @@ from cirag_dspy.distill.encode import TokenRow
 from cirag_dspy.distill.settings import LoraSettings
 from cirag_dspy.errors import RunError
 
+# Tokens that a batch's gradients are computed of at a time: its memory goes by these, its result does not.
+_TOKENS_AT_A_TIME = 8192
+
 
 class Training:
     """The state of a training: float32 masters of the adapter's weights, their optimizer, the step and the losses.
@@ -63,9 +66,12 @@ class Training:
         """
         if self.settings.dropout:
             torch.manual_seed(self.settings.seed * 1_000_003 + self.step)
-        loss = self._picked.loss(batch)
-        loss.backward()
-        value = float(loss.detach())
+        learnt = sum(sum(row.learnt) for row in batch)
+        value = 0.0
+        for part in parts(batch, _TOKENS_AT_A_TIME):
+            loss = self._picked.loss(part) * (sum(sum(row.learnt) for row in part) / learnt)
+            loss.backward()
+            value += float(loss.detach())
         if not math.isfinite(value):
             rate = self.settings.learning_rate
             raise RunError(f"the loss of step {self.step + 1} is {value}: use a lower learning_rate than {rate}")
@@ -144,6 +150,13 @@ class PickedPositions:
     def _pick(self, layer: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         assert self._wanted is not None
         return (inputs[0][self._wanted], *inputs[1:])
+
+
+def parts(batch: Sequence[TokenRow], tokens: int) -> list[Sequence[TokenRow]]:
+    """A batch in parts of so many tokens at most, padding included; of one row where that alone is longer."""
+    longest = max(len(row.ids) for row in batch)
+    size = max(1, tokens // longest)
+    return [batch[at : at + size] for at in range(0, len(batch), size)]
 
 
 def epoch_batches(lengths: Sequence[int], size: int, *, seed: int, epoch: int) -> list[list[int]]:

@@ -14,7 +14,6 @@ from cirag_dspy.evaluate.run import RunFolder, conclude
 from cirag_dspy.lms.meter import COUNTS, LMMeter
 from cirag_dspy.modules.ask import ask
 from cirag_dspy.modules.extract import FATAL
-from cirag_dspy.modules.reader import shorter
 from cirag_dspy.modules.threads import each_in_threads
 from cirag_dspy.modules.verdict import parse_yes_no, unclear
 from cirag_dspy.plain import shown
@@ -40,7 +39,6 @@ class AnswerJudge(dspy.Module):
             self.judge,
             inputs,
             check=lambda reply: unclear(reply, "same"),
-            shrink=lambda inputs: shorter(inputs, "predicted"),
         )
         same = parse_yes_no(reply["same"])
         return dspy.Prediction(verdict="unreadable" if same is None else "yes" if same else "no")

@@ -9,7 +9,6 @@ import dspy
 
 from cirag_dspy.modules.ask import Reply, ask
 from cirag_dspy.modules.base import Module
-from cirag_dspy.modules.reader import fewer_turns
 from cirag_dspy.schema import Hop
 from cirag_dspy.signatures import NextAction
 from cirag_dspy.text import one_line
@@ -46,7 +45,7 @@ class Act(Module):
             for hop, shown in zip(hops, seen, strict=True)
         ]
         inputs = {"history": dspy.History(messages=turns), "question": question, "observation": observation}
-        reply = ask(self.act, inputs, check=_problem, shrink=lambda inputs: fewer_turns(inputs, "observation"))
+        reply = ask(self.act, inputs, check=_problem)
         kind, argument = read_action(_written(reply))
         return dspy.Prediction(
             thought=one_line(reply["thought"]),

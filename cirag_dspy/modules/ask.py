@@ -16,12 +16,11 @@ from dspy.utils.exceptions import AdapterParseError, LMError
 
 from cirag_dspy.adapter import LineAdapter
 from cirag_dspy.modules.failures import is_too_long, why_no_text
+from cirag_dspy.modules.fit import Inputs, smaller
 from cirag_dspy.modules.refused import is_refused, without_refused
 from cirag_dspy.replies.jsontext import as_text
 from cirag_dspy.replies.thinking import without_thinking
 from cirag_dspy.text import one_line
-
-Inputs = dict[str, Any]
 
 
 @dataclass
@@ -64,7 +63,7 @@ def ask(
     inputs: Inputs,
     *,
     check: Callable[[Reply], str] = lambda reply: reply.problem,
-    shrink: Callable[[Inputs], Inputs | None] = lambda inputs: None,
+    shrink: Callable[[Inputs], Inputs | None] = smaller,
     tries: int = 2,
     config: Inputs | None = None,
 ) -> Reply:
@@ -74,7 +73,8 @@ def ask(
         predict: The predictor to call.
         inputs: Its input fields.
         check: Says in one line what is wrong with a reply, or nothing; ``problem`` tells it which fields are missing.
-        shrink: Makes the inputs smaller when they exceed the LM's context; ``None`` when they can't be.
+        shrink: Makes the inputs smaller when they exceed the LM's context; ``None`` when they can't be. By default
+            evidence gives way (``modules.fit``).
         tries: LM calls at most, not counting those refused for the length of their prompt.
         config: Options of the LM call.
 

@@ -9,7 +9,7 @@ import dspy
 from cirag_dspy.modules.ask import ask
 from cirag_dspy.modules.base import Module
 from cirag_dspy.modules.grounding import holds_answer
-from cirag_dspy.modules.reader import Reader, passage_line, read_answer, shorter
+from cirag_dspy.modules.reader import Reader, passage_line, read_answer
 from cirag_dspy.modules.search import SearchIndex
 from cirag_dspy.schema import Evidence, Level
 from cirag_dspy.signatures import AnswerIfSufficient
@@ -74,7 +74,7 @@ class Cascade(Module):
             if not lines:
                 continue
             inputs = {"question": one_line(question), "evidence": "\n".join(lines)}
-            reply = ask(getattr(self, level), inputs, shrink=lambda inputs: shorter(inputs, "evidence"), tries=1)
+            reply = ask(getattr(self, level), inputs, tries=1)
             answer = read_answer(reply["answer"])
             invented = self.grounded and not holds_answer(lines, answer, question)
             if not (reply.problem or is_refusal(answer) or invented):

@@ -9,7 +9,6 @@ import dspy
 from cirag_dspy.modules.ask import Reply, ask
 from cirag_dspy.modules.base import Module
 from cirag_dspy.modules.parse import parse_core, says_nothing
-from cirag_dspy.modules.reader import shorter
 from cirag_dspy.schema import Triple
 from cirag_dspy.signatures import CompleteChain
 from cirag_dspy.text import one_line
@@ -54,7 +53,6 @@ class Constructor(Module):
             self.complete,
             inputs,
             check=lambda reply: _problem(reply, candidates),
-            shrink=lambda inputs: shorter(inputs, "facts"),
         )
         chosen, _ = parse_core(reply["next"], candidates)
         return dspy.Prediction(triple=chosen[0] if chosen else None, error="" if chosen else reply.problem)

@@ -8,7 +8,7 @@ import dspy
 
 from cirag_dspy.modules.ask import ask
 from cirag_dspy.modules.base import Module
-from cirag_dspy.modules.reader import passage_line, read_answer, shorter
+from cirag_dspy.modules.reader import passage_line, read_answer
 from cirag_dspy.modules.verdict import parse_yes_no, unclear
 from cirag_dspy.schema import Passage
 from cirag_dspy.signatures import AnswerFromMemory, CritiqueAnswer
@@ -53,7 +53,6 @@ class Critic(Module):
             self.critique,
             inputs,
             check=lambda reply: unclear(reply, "sufficient"),
-            shrink=lambda inputs: shorter(inputs, "passages"),
         )
         feedback = one_line(reply["feedback"])
         return dspy.Prediction(

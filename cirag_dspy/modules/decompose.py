@@ -11,7 +11,6 @@ import dspy
 from cirag_dspy.modules.ask import Reply, ask
 from cirag_dspy.modules.base import Module
 from cirag_dspy.modules.parse import says_nothing
-from cirag_dspy.modules.reader import shorter
 from cirag_dspy.modules.reason import Reasoning
 from cirag_dspy.signatures import DecomposeQuestion, RewriteQuestions
 from cirag_dspy.text import one_line, words
@@ -61,7 +60,7 @@ class Rewrite(Module):
             "reasoning": reasoning.line,
             "open_questions": "\n".join(map(one_line, questions)),
         }
-        reply = ask(self.rewrite, inputs, check=_no_questions, shrink=lambda inputs: shorter(inputs, "reasoning"))
+        reply = ask(self.rewrite, inputs, check=_no_questions)
         return dspy.Prediction(questions=list(questions) if reply.problem else _questions(reply))
 
 

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 import dspy
 
 from cirag_dspy.errors import ModelError
-from cirag_dspy.modules.ask import Inputs, ask
+from cirag_dspy.modules.ask import ask
 from cirag_dspy.modules.base import Module
-from cirag_dspy.modules.reader import shorter
 from cirag_dspy.modules.thoughts import first_sentence, no_thought, so_far
 from cirag_dspy.signatures import DraftThought
 from cirag_dspy.text import one_line, words
@@ -43,7 +42,7 @@ class Draft(Module):
             ModelError: The LM gives no log-probabilities.
         """
         inputs = {"question": one_line(question), "thoughts": so_far(thoughts)}
-        reply = ask(self.draft, inputs, check=no_thought, shrink=_shorter, config={"logprobs": True})
+        reply = ask(self.draft, inputs, check=no_thought, config={"logprobs": True})
         if reply.problem:
             return dspy.Prediction(thought="", query="", error=reply.problem)
         if not reply.tokens:
@@ -89,7 +88,3 @@ def masked_query(sentence: str, tokens: Sequence[tuple[bytes, float]], threshold
     pieces = _PIECE.finditer(text, *place.span())
     query = one_line("".join(" " if is_unsure(*piece.span()) else piece[0] for piece in pieces))
     return query if words(query) else ""
-
-
-def _shorter(inputs: Inputs) -> Inputs | None:
-    return shorter(inputs, "thoughts")

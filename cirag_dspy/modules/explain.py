@@ -8,7 +8,7 @@ import dspy
 
 from cirag_dspy.modules.ask import ask
 from cirag_dspy.modules.base import Module
-from cirag_dspy.modules.reader import passage_line, read_answer, shorter
+from cirag_dspy.modules.reader import passage_line, read_answer
 from cirag_dspy.schema import Passage
 from cirag_dspy.signatures import AnswerWithReason
 from cirag_dspy.text import one_line
@@ -30,5 +30,5 @@ class Explain(Module):
             "passages": "\n".join(map(passage_line, passages)),
             "advice": one_line(advice) or "none",
         }
-        reply = ask(self.explain, inputs, shrink=lambda inputs: shorter(inputs, "passages"))
+        reply = ask(self.explain, inputs)
         return dspy.Prediction(answer=read_answer(reply["answer"]), reason=one_line(reply["reason"]))

@@ -14,7 +14,6 @@ from cirag_dspy.modules.base import Module
 from cirag_dspy.modules.integrate import read_query
 from cirag_dspy.modules.knowledge import Knowledge
 from cirag_dspy.modules.queries import load_json
-from cirag_dspy.modules.reader import shorter
 from cirag_dspy.signatures import IdentifyEntities
 from cirag_dspy.text import match_key, one_line, word_count
 
@@ -46,7 +45,7 @@ class Identify(Module):
             "thoughts": "\n".join(thoughts) or "none",
             "entities": "; ".join(knowledge.names()) or "none",
         }
-        reply = ask(self.identify, inputs, check=_no_needs, shrink=lambda inputs: shorter(inputs, "knowledge"))
+        reply = ask(self.identify, inputs, check=_no_needs)
         return dspy.Prediction(needs=parse_needs(reply["searches"], self.most))
 
 

@@ -10,7 +10,6 @@ import dspy
 from cirag_dspy.modules.ask import Inputs, Reply, ask
 from cirag_dspy.modules.base import Module
 from cirag_dspy.modules.parse import parse_core, says_nothing
-from cirag_dspy.modules.reader import fewer_turns
 from cirag_dspy.schema import Hop, Triple
 from cirag_dspy.signatures import NO_QUERY, Integrate, IntegrateByCopying
 from cirag_dspy.text import is_empty_query, one_line
@@ -54,7 +53,6 @@ class Integration(Module):
             self.integrate,
             inputs,
             check=lambda reply: _problem(reply, candidates),
-            shrink=lambda inputs: fewer_turns(inputs, "facts"),
         )
         core, rejected = parse_core(reply["core"], candidates)
         next_query = read_query(reply["next_query"])

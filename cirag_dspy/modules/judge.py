@@ -11,7 +11,6 @@ import dspy
 
 from cirag_dspy.modules.ask import Reply, ask
 from cirag_dspy.modules.base import Module
-from cirag_dspy.modules.reader import shorter
 from cirag_dspy.modules.reason import Reasoning
 from cirag_dspy.modules.verdict import parse_yes_no, unclear
 from cirag_dspy.signatures import CheckRelevance, JudgeReliability
@@ -44,7 +43,7 @@ class Reliability(Module):
         if is_refusal(reasoning.answer):
             return dspy.Prediction(score=0.0, error="")
         inputs = {"question": one_line(question), "reasoning": reasoning.line}
-        reply = ask(self.judge, inputs, check=_no_score, shrink=lambda inputs: shorter(inputs, "reasoning"))
+        reply = ask(self.judge, inputs, check=_no_score)
         return dspy.Prediction(score=parse_score(_score_text(reply)) or 0.0, error=reply.problem)
 
 
@@ -66,7 +65,6 @@ class Relevance(Module):
             self.check,
             inputs,
             check=lambda reply: unclear(reply, "relevant"),
-            shrink=lambda inputs: shorter(inputs, "finding"),
         )
         return dspy.Prediction(relevant=parse_yes_no(reply["relevant"]) is True)
 

@@ -8,7 +8,7 @@ import dspy
 
 from cirag_dspy.modules.ask import ask
 from cirag_dspy.modules.base import Module
-from cirag_dspy.modules.reader import read_answer, shorter
+from cirag_dspy.modules.reader import read_answer
 from cirag_dspy.signatures import AnswerFromNotes
 from cirag_dspy.text import one_line
 
@@ -25,5 +25,5 @@ class NotesReader(Module):
         the LM's context, the last ones are left out.
         """
         inputs = {"question": one_line(question), "notes": "\n".join(map(one_line, notes))}
-        reply = ask(self.read, inputs, shrink=lambda inputs: shorter(inputs, "notes"))
+        reply = ask(self.read, inputs)
         return dspy.Prediction(answer=read_answer(reply["answer"]))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import dspy
 
-from cirag_dspy.modules.ask import Inputs, Reply, ask
+from cirag_dspy.modules.ask import Reply, ask
 from cirag_dspy.modules.base import Module
 from cirag_dspy.schema import Citation, Passage
 from cirag_dspy.signatures import AnswerAnyway
@@ -25,7 +25,7 @@ class Reader(Module):
         where they don't fit the LM's context, the last ones are left out.
         """
         inputs = {"question": one_line(question), "passages": "\n".join(map(passage_line, passages))}
-        reply = ask(self.read, inputs, check=_no_answer, shrink=lambda inputs: shorter(inputs, "passages"))
+        reply = ask(self.read, inputs, check=_no_answer)
         return dspy.Prediction(answer=read_answer(reply["answer"]))
 
 
@@ -43,23 +43,6 @@ def passage_line(passage: Passage) -> str:
 def read_answer(text: str) -> str:
     """The bare answer in a reply's answer field."""
     return one_line(short_answer(text))
-
-
-def shorter(inputs: Inputs, name: str) -> Inputs | None:
-    """The inputs with the later half of the lines of field ``name`` left out, of its text where one line is left;
-    ``None`` when there is little left to leave out.
-    """
-    text = str(inputs[name])
-    lines = text.splitlines()
-    if len(lines) > 1:
-        return {**inputs, name: "\n".join(lines[: len(lines) // 2])}
-    return {**inputs, name: text[: len(text) // 2]} if len(text) > 200 else None
-
-
-def fewer_turns(inputs: Inputs, name: str) -> Inputs | None:
-    """The inputs of a conversation without its oldest turn; where there is none before this one, as ``shorter``."""
-    turns = inputs["history"].messages
-    return {**inputs, "history": dspy.History(messages=turns[1:])} if turns else shorter(inputs, name)
 
 
 def cite_answer(answer: str, passages: Sequence[Passage]) -> list[Citation]:

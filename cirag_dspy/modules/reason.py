@@ -9,7 +9,7 @@ import dspy
 
 from cirag_dspy.modules.ask import Reply, ask
 from cirag_dspy.modules.base import Module
-from cirag_dspy.modules.reader import passage_line, read_answer, shorter
+from cirag_dspy.modules.reader import passage_line, read_answer
 from cirag_dspy.schema import Passage
 from cirag_dspy.signatures import ReasonFromPassages, UpdateReasoning
 from cirag_dspy.text import one_line
@@ -39,7 +39,7 @@ class Reason(Module):
     def forward(self, question: str, passages: Sequence[Passage]) -> dspy.Prediction:
         """A prediction with ``reasoning``, a ``Reasoning``; passages that don't fit, the last ones, are left out."""
         inputs = {"question": one_line(question), "passages": "\n".join(map(passage_line, passages))}
-        reply = ask(self.generate, inputs, shrink=lambda inputs: shorter(inputs, "passages"))
+        reply = ask(self.generate, inputs)
         return dspy.Prediction(reasoning=_reasoning(reply))
 
 
@@ -58,9 +58,7 @@ class Update(Module):
             "subquestion": one_line(subquestion),
             "finding": finding.line,
         }
-        return dspy.Prediction(
-            reasoning=_reasoning(ask(self.update, inputs, shrink=lambda inputs: shorter(inputs, "previous")))
-        )
+        return dspy.Prediction(reasoning=_reasoning(ask(self.update, inputs)))
 
 
 def _reasoning(reply: Reply) -> Reasoning:

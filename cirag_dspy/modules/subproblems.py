@@ -11,7 +11,6 @@ import dspy
 from cirag_dspy.modules.ask import Reply, ask
 from cirag_dspy.modules.base import Module
 from cirag_dspy.modules.queries import parse_queries
-from cirag_dspy.modules.reader import shorter
 from cirag_dspy.modules.verdict import parse_yes_no, unclear
 from cirag_dspy.signatures import CheckSummary, OrderSubproblems
 from cirag_dspy.text import one_line
@@ -34,7 +33,7 @@ class Check(Module):
         (sub-problems as simple questions) and ``error`` (empty, or why the reply could not be read).
         """
         inputs = {"question": one_line(question), "summary": one_line(summary) or "none"}
-        reply = ask(self.check, inputs, check=_problem, shrink=lambda inputs: shorter(inputs, "summary"))
+        reply = ask(self.check, inputs, check=_problem)
         return dspy.Prediction(
             sufficient=parse_yes_no(reply["sufficient"]) is True,
             missing=parse_queries(reply["missing"], MOST_SUBPROBLEMS),

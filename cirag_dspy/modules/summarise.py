@@ -8,7 +8,7 @@ import dspy
 
 from cirag_dspy.modules.ask import ask
 from cirag_dspy.modules.base import Module
-from cirag_dspy.modules.reader import passage_line, shorter
+from cirag_dspy.modules.reader import passage_line
 from cirag_dspy.schema import Passage
 from cirag_dspy.signatures import RefineSummary, SummariseEntity
 from cirag_dspy.text import is_refusal, one_line, split_sentences
@@ -39,7 +39,7 @@ class Summarise(Module):
             "queries": "; ".join(map(one_line, queries)),
             "passages": "\n".join(map(passage_line, passages)),
         }
-        reply = ask(self.summarise, inputs, shrink=lambda inputs: shorter(inputs, "passages"))
+        reply = ask(self.summarise, inputs)
         return dspy.Prediction(summary=_summary(reply["summary"]))
 
 
@@ -68,7 +68,7 @@ class Refine(Module):
             "point": one_line(point),
             "passages": "\n".join(map(passage_line, passages)),
         }
-        reply = ask(self.refine, inputs, shrink=lambda inputs: shorter(inputs, "passages"))
+        reply = ask(self.refine, inputs)
         return dspy.Prediction(summary=_summary(reply["summary"]) or one_line(summary))
 
 

@@ -10,7 +10,6 @@ import dspy
 from cirag_dspy.modules.ask import Reply, ask
 from cirag_dspy.modules.base import Module
 from cirag_dspy.modules.knowledge import Knowledge
-from cirag_dspy.modules.reader import shorter
 from cirag_dspy.signatures import ContinueReasoning
 from cirag_dspy.text import one_line
 
@@ -38,7 +37,6 @@ class Think(Module):
             self.think,
             inputs,
             check=_unclear,
-            shrink=lambda inputs: shorter(inputs, "knowledge"),
         )
         return dspy.Prediction(thought=one_line(reply["thought"]), retrieve=_retrieve(reply) is not False)
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import dspy
 
-from cirag_dspy.modules.ask import Inputs, Reply, ask
+from cirag_dspy.modules.ask import Reply, ask
 from cirag_dspy.modules.base import Module
-from cirag_dspy.modules.reader import passage_line, read_answer, shorter
+from cirag_dspy.modules.reader import passage_line, read_answer
 from cirag_dspy.schema import Hop, Passage
 from cirag_dspy.signatures import NextThought
 from cirag_dspy.text import is_refusal, match_key, one_line, split_sentences, words
@@ -39,7 +39,7 @@ class ContinueThoughts(Module):
         """
         shown = "\n".join(map(passage_line, passages))
         inputs = {"question": one_line(question), "passages": shown, "thoughts": so_far(thoughts)}
-        reply = ask(self.reason, inputs, check=no_thought, shrink=_shorter)
+        reply = ask(self.reason, inputs, check=no_thought)
         return dspy.Prediction(thought=first_sentence(reply["thought"]), error=reply.problem)
 
 
@@ -82,7 +82,3 @@ def why_it_ends(hops: Sequence[Hop], max_hops: int) -> str:
     if match_key(last.thought) in {match_key(hop.thought) for hop in before}:
         return "repeated_thought"
     return "max_hops" if len(hops) >= max_hops else ""
-
-
-def _shorter(inputs: Inputs) -> Inputs | None:
-    return shorter(inputs, "passages")

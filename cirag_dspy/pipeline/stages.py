@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from cirag_dspy import artifact
-from cirag_dspy.distill.rows import Row, chat_rows, distinct, extraction_rows, sample, write_rows
+from cirag_dspy.distill.fitting import EncodeReport
+from cirag_dspy.distill.rows import Row, chat_rows, distinct, extraction_rows, sample
 from cirag_dspy.distill.shorten import short_prompts
 from cirag_dspy.distill.silver import Extracted, read_silver
 from cirag_dspy.distill.trajectories import Trajectory, read_trajectories, reasons
@@ -33,7 +34,7 @@ from cirag_dspy.files import digest, read_json, sha256, write_json
 from cirag_dspy.lms import load_lm, split_spec, trainable
 from cirag_dspy.lms.meter import LMMeter
 from cirag_dspy.lms.weights import fingerprint
-from cirag_dspy.pipeline.alone import ANEW, finetune_file, training_report
+from cirag_dspy.pipeline.alone import ANEW, finetune_file, training_report, write_fitting
 from cirag_dspy.pipeline.teaching import contrasts_of, require_kept, teach, traces_file
 from cirag_dspy.pipeline.trainset import Move, OpenLM, Progress, TrainingSet
 from cirag_dspy.recipe import Recipe, system_of
@@ -62,6 +63,8 @@ class Pipeline:
         resume: Go on with what is there; if not, each stage starts anew.
         device: To train on, and its ``dtype``; by default what the machine has.
         quiet: Nothing of DSPy's own progress on stderr.
+        strict: Refuse rows that are too long for the student, before it is trained.
+        on_note: Told in a line what a person should know, such as how many rows were shortened.
         open_lm: Makes an LM from a string.
         progress: Opens a progress bar of a total and a unit.
     """
@@ -76,6 +79,8 @@ class Pipeline:
     device: str | None = None
     dtype: str | None = None
     quiet: bool = False
+    strict: bool = False
+    on_note: Callable[[str], None] = lambda note: None
     open_lm: OpenLM = load_lm
     progress: Progress = field(default=_silent)
 
@@ -131,9 +136,14 @@ class Pipeline:
             extracting = [extraction_rows(program, self.extracted) for program in self.programs.values()]
             rows = distinct([row for part in (*told, next(filter(None, extracting), [])) for row in part])
             stamp.unlink(missing_ok=True)
-            write_rows(self.work / "rows", sample(rows, self.recipe.distillation.most, self.recipe.seed))
+            rows = sample(rows, self.recipe.distillation.most, self.recipe.seed)
+            max_length = self.recipe.lora_settings.max_length
+            write_fitting(self.work / "rows", rows, self.recipe.lm.student, max_length, self.strict)
             write_json(stamp, inputs)
-        return read_json(self.work / "rows" / "report.json", ANEW)
+        report = read_json(self.work / "rows" / "report.json", ANEW)
+        if self.strict:
+            EncodeReport.of(report["fit"]).require_whole()
+        return report
 
     def finetune(self) -> Report:
         """Train the student on the rows.
@@ -165,6 +175,8 @@ class Pipeline:
                     device=self.device,
                     dtype=self.dtype,
                     on_step=lambda step, total, loss: move(step, total),
+                    on_note=self.on_note,
+                    strict=self.strict,
                 )
         return training_report(self.adapter)
 
@@ -357,6 +369,7 @@ class Pipeline:
             ],
             "contrast": self.recipe.distillation.contrast,
             "seed": self.recipe.seed,
+            "fit": [self.recipe.lm.student, self.recipe.lora_settings.max_length],
         }
 
 

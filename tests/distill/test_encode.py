@@ -4,7 +4,7 @@ import pytest
 from dspy.lm15 import Message, Request
 
 from cirag_dspy.distill.encode import encode_rows
-from cirag_dspy.errors import DataError, ModelError
+from cirag_dspy.errors import DataError, ModelError, RunError
 from cirag_dspy.lms.chat import ChatFormat
 from tests.tiny import CHATML, LLAMA2, LLAMA3, PLAIN, QWEN, QWEN_THINKING, SPECIAL, tiny_tokenizer
 
@@ -48,11 +48,15 @@ def test_the_reply_and_its_end_are_learnt_after_the_very_prompt_of_inference(tem
     assert report.as_dict() == {
         "kept": 1,
         "split": 0,
-        "cut": 0,
+        "shortened": 0,
+        "lost": 0,
         "dropped": 0,
         "rows": 1,
         "tokens": len(encoded.ids),
         "learnt": len(reply.encode()) + 1,
+        "max_length": 10_000,
+        "by_predictor": {},
+        "examples": [],
     }
 
 
@@ -110,30 +114,42 @@ def test_a_system_message_and_the_turns_after_the_last_reply():
     assert tokenizer.decode(encoded.ids).endswith("\nYo<|im_end|>") and "helpful" not in tokenizer.decode(encoded.ids)
 
 
-def test_a_long_prompt_is_cut_from_the_left_and_the_reply_never():
-    tokenizer, [encoded], report = encode([row("q" * 100, "Paris")], max_length=20)
-    assert len(encoded.ids) == 20 and learnt(tokenizer, encoded) == "Paris<|im_end|>"
-    assert tokenizer.decode(encoded.ids) == "q<|im_end|>\n<|im_start|>assistant\nParis<|im_end|>"
-    assert (report.kept, report.cut, report.dropped) == (0, 1, 0)
+def test_a_long_row_of_which_nothing_may_go_is_dropped_and_counted():
+    """Rows of other tools do not say what is question and what is evidence, so nothing of them is cut."""
+    tokenizer, [encoded], report = encode([row("q" * 100, "Paris", id="7"), row("q", "Oslo")], max_length=60)
+    assert learnt(tokenizer, encoded) == "Oslo<|im_end|>"
+    assert (report.kept, report.shortened, report.dropped, report.rows) == (1, 0, 1, 1)
+    # <> user \n q*100 <> \n <> assistant \n Paris <>
+    assert report.examples == ["row 1 (id 7): 125 tokens, dropped: no more of its evidence may go"]
+    with pytest.raises(
+        RunError, match=r"^1 dropped to fit in 60 tokens .*--strict takes none; the first: row 1 \(id 7\)"
+    ):
+        report.require_whole()
 
 
 def test_a_long_conversation_is_one_row_per_reply_each_with_its_own_context():
     given = row("q1", "first", "q2" * 30, "second", "q3", "third")
-    tokenizer, encoded, report = encode([given], max_length=90)
+    tokenizer, encoded, report = encode([given], max_length=140)
+    assert [learnt(tokenizer, e) for e in encoded] == ["first<|im_end|>", "second<|im_end|>"]
+    assert [prompt_of(e) for e in encoded] == [at_inference(tokenizer, given["messages"][:n]) for n in (1, 3)]
+    assert (report.kept, report.split, report.dropped, report.rows) == (0, 1, 1, 2)
+
+
+def test_of_our_conversations_the_oldest_turns_go():
+    given = row("q1", "first", "q2" * 30, "second", "q3", "third", evidence={})
+    tokenizer, encoded, report = encode([given], max_length=140)
     assert [learnt(tokenizer, e) for e in encoded] == ["first<|im_end|>", "second<|im_end|>", "third<|im_end|>"]
-    whole = [at_inference(tokenizer, given["messages"][:n]) for n in (1, 3, 5)]
-    assert prompt_of(encoded[0]) == whole[0]
-    assert [prompt_of(e) for e in encoded[1:]] == [whole[1][-(90 - 7) :], whole[2][-(90 - 6) :]]
-    assert (report.kept, report.split, report.cut, report.dropped, report.rows) == (0, 1, 2, 0, 3)
-    assert report.learnt == 6 + 7 + 6 and report.tokens == len(whole[0]) + 6 + 90 + 90
+    assert prompt_of(encoded[2]) == at_inference(tokenizer, given["messages"][2:5])
+    assert (report.split, report.shortened, report.dropped) == (1, 1, 0)
+    # What went: <> user \n q1 <> \n <> assistant \n first <> \n
+    assert report.lost == 1 + 5 + 2 + 2 + 1 + 10 + 5 + 2
+    assert report.by_predictor == {"": {"shortened": 1, "lost": report.lost, "dropped": 0}}
 
 
 def test_a_reply_longer_than_a_row_is_dropped_and_counted():
-    tokenizer, encoded, report = encode([row("q", "x" * 30), row("q", "Oslo"), row("q", "y" * 18)], max_length=20)
-    assert [learnt(tokenizer, e) for e in encoded] == ["Oslo<|im_end|>", "y" * 18 + "<|im_end|>"]
-    assert (report.dropped, report.cut, report.rows) == (1, 2, 2)  # of the last, one token of the prompt is left
-    assert encoded[1].learnt == [False] + [True] * 19
-    with pytest.raises(DataError, match="nothing to train on: all 1 replies have max_length=20 tokens or more"):
+    _, encoded, report = encode([row("q", "x" * 70), row("q", "Oslo")], max_length=60)
+    assert (len(encoded), report.dropped, report.shortened, report.rows) == (1, 1, 0, 1)
+    with pytest.raises(DataError, match="nothing to train on: none of 1 replies fits in max_length=20 tokens with"):
         encode([row("q", "x" * 19)], max_length=20)
 
 
@@ -159,10 +175,18 @@ def test_a_row_that_would_teach_nothing_is_named(bad, message):
         encode([row("q", "a"), bad])
 
 
+def test_a_template_without_a_system_role_is_trained_with_the_prompt_of_inference():
+    given = {"messages": [{"role": "system", "content": "Be brief."}, *row("Where?", "Paris")["messages"]]}
+    tokenizer, [encoded], _ = encode([given], LLAMA2)
+    assert prompt_of(encoded) == at_inference(tokenizer, given["messages"][:2])
+    assert "Be brief." in tokenizer.decode(prompt_of(encoded))
+
+
 def test_a_conversation_that_the_template_refuses_is_named():
-    given = {"messages": [{"role": "system", "content": "s"}, *row("q", "a")["messages"]]}
-    with pytest.raises(DataError, match="row 1: the chat template refuses this conversation: no system messages"):
-        encode([given], LLAMA2)
+    tokenizer = tiny_tokenizer()
+    tokenizer.chat_template = "{{ raise_exception('no such thing') }}"
+    with pytest.raises(DataError, match="row 1: the chat template refuses this conversation: no such thing"):
+        encode([row("q", "a")], tokenizer=tokenizer)
 
 
 def test_a_tokenizer_without_what_it_takes_is_refused():

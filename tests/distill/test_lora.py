@@ -293,12 +293,24 @@ def test_dtypes_and_devices(tiny_folder, tmp_path):
     assert record(tmp_path / "a")["identity"]["dtype"] in ("float32", "bfloat16")
 
 
-def test_long_rows_are_cut_and_counted(tiny_folder, tmp_path):
+def test_rows_that_are_too_long_are_counted_and_told_before_the_first_step(tiny_folder, tmp_path):
+    rows = [chat("question: q\nfacts:\n" + "x" * 90, "Oslo", evidence={"0": [[18, 109, " y"]]}), chat("q", "x" * 90)]
+    told = []
+    fit(tiny_folder, tmp_path / "a", rows, replace(FAST, max_length=80), on_rows=lambda report: told.append(report))
+    counts = record(tmp_path / "a")["rows"]
+    assert counts == told[0].as_dict()
+    assert (counts["shortened"], counts["dropped"], counts["rows"], counts["learnt"]) == (1, 1, 1, 5)
+    assert counts["lost"] == 91 - 2
+    with pytest.raises(RunError, match="--strict takes none"):
+        fit(
+            tiny_folder,
+            tmp_path / "c",
+            rows,
+            replace(FAST, max_length=80),
+            on_rows=lambda report: report.require_whole(),
+        )
+    assert not (tmp_path / "c" / "training.json").exists()
     rows = [chat("q" * 900, "Oslo"), chat("q", "x" * 90)]
-    fit(tiny_folder, tmp_path / "a", rows, replace(FAST, max_length=80))
-    assert record(tmp_path / "a")["rows"] == {
-        "kept": 0, "split": 0, "cut": 1, "dropped": 1, "rows": 1, "tokens": 80, "learnt": 5,
-    }  # fmt: skip
     with pytest.raises(RunError, match="rows of 924 tokens in, and the model's context is 512: lower it"):
         fit(tiny_folder, tmp_path / "b", rows, replace(FAST, max_length=1000))
 

@@ -1,5 +1,7 @@
 """TrajectoryDistillation end to end on a tiny random model: what is trained, what the compiled program is."""
 
+from dataclasses import replace
+
 import dspy
 import pytest
 
@@ -9,6 +11,7 @@ from cirag_dspy.distill.shorten import short_prompts
 from cirag_dspy.errors import ModelError, RunError
 from cirag_dspy.lms import load_lm
 from tests.distill.test_trajectories import exact, example, index, teacher  # noqa: F401
+from tests.students import tiny_base
 from tests.systems.world import PASSAGES, TRIPLES
 
 QUICK = LoraSettings(rank=2, epochs=1, batch_size=2, max_length=500)
@@ -68,7 +71,9 @@ def test_a_program_comes_out_with_a_trained_student(index, tmp_path, tiny_folder
 def test_full_prompts_on_request(index, tmp_path, tiny_folder):  # noqa: F811
     program, _ = teacher(index)
     before = program.integration.integrate.signature.instructions
-    compiled = optimizer(tmp_path, tiny_folder, shorten=False, contrast=False).compile(program, trainset=[example()])
+    compiled = optimizer(
+        tmp_path, tiny_base(tmp_path / "base"), lora=replace(QUICK, max_length=4000), shorten=False, contrast=False
+    ).compile(program, trainset=[example()])
     assert compiled.integration.integrate.signature.instructions == before
     assert compiled.distilled["rows"] == {"cascade.triples": 1, "integration.integrate": 1}
 
