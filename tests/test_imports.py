@@ -10,10 +10,11 @@ import pytest
 import cirag_dspy
 
 ROOT = Path(cirag_dspy.__file__).parent
-BASE = {"errors", "text", "schema", "paths", "files", "plain"}
+BASE = {"advice", "errors", "text", "schema", "paths", "files", "plain"}
 BELOW = BASE | {"adapter", "replies", "signatures", "modules", "systems", "corpus", "benchmarks", "lms"}
 MAY_IMPORT = {
     "errors": set(),
+    "advice": {"text"},
     "text": set(),
     "paths": {"errors"},
     "files": {"errors", "plain"},

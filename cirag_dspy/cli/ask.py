@@ -71,6 +71,7 @@ def ask(
         common.print_json(_as_dict(prediction, meter.snapshot()))
     else:
         _show(prediction, meter.snapshot(), quiet)
+    common.say_cut(meter.snapshot(), max_tokens)
     if not prediction.answer:
         common.say("no answer: the LM's replies could not be read, or the index is empty")
         raise typer.Exit(1)

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperCommand
 
+from cirag_dspy.advice import lm_advice, without_secrets
 from cirag_dspy.errors import CiragError, RunError
 from cirag_dspy.files import path_problem, printable, require_folder
 
@@ -99,7 +100,7 @@ def _fail_with(error: Exception) -> NoReturn:
     if isinstance(error, sqlite3.Error):
         fail(f"the index's database: {error}")
     if _is_lm_error(error):
-        fail(f"the LM can't be used: {' '.join(str(error).split())[:400]}")
+        fail(f"the LM can't be used: {lm_advice(error)}")
     if os.environ.get(TRACEBACK):
         raise error
     told = " ".join(f"{type(error).__name__}: {error}".split())[:400]
@@ -116,7 +117,7 @@ def _is_lm_error(error: Exception) -> bool:
 
 def fail(message: str, code: int = 2) -> NoReturn:
     """End the process with a line on stderr."""
-    typer.echo(f"error: {' '.join(message.split())}", err=True)
+    typer.echo(f"error: {without_secrets(' '.join(message.split()))}", err=True)
     raise SystemExit(code)
 
 

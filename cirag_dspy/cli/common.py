@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cirag_dspy import paths
+from cirag_dspy.advice import CUT_REPLY
 from cirag_dspy.cli.command import can_print
 from cirag_dspy.cli.progress import progress
 from cirag_dspy.errors import RunError
@@ -47,8 +48,11 @@ ApiBase = Annotated[
 MaxTokens = Annotated[
     int | None, typer.Option(min=16, help="Tokens an LM reply may have; default: 512.", rich_help_panel="LM")
 ]
-Timeout = Annotated[float, typer.Option(min=1, help="Seconds to wait for one LM reply.", rich_help_panel="LM")]
-Tries = Annotated[int, typer.Option(min=1, help="Requests for one LM call at most.", rich_help_panel="LM")]
+Timeout = Annotated[float, typer.Option(min=1, help="Seconds that one LM reply may take in all.", rich_help_panel="LM")]
+Tries = Annotated[
+    int,
+    typer.Option(min=1, help="Requests for one LM call at most; too late is not asked again.", rich_help_panel="LM"),
+]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Do not use DSPy's response cache.", rich_help_panel="LM")]
 EmbedderName = Annotated[
     str,
@@ -242,6 +246,15 @@ def extracted_by(index: CorpusIndex, lm: str) -> None:
         index.extractor = lm
     elif lm not in known.split(", "):
         index.extractor = f"{known}, {lm}"
+
+
+def say_cut(lm: Mapping[str, Any], max_tokens: int | None = None) -> None:
+    """Note what was cut in the LM calls of a command: replies at the limit of their tokens, prompts by their server."""
+    if replies := lm.get("cut_replies"):
+        limit = f" ({max_tokens})" if max_tokens else ""
+        say(f"note: {replies} LM replies were {CUT_REPLY.replace('tokens:', f'tokens{limit}:')}")
+    if prompts := lm.get("cut_prompts"):
+        say(f"note: {prompts} prompts were longer than their server reads, and cut")
 
 
 def list_failures(failures: list[dict[str, str]], what: str, again: str = "the next run") -> None:

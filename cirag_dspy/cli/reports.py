@@ -96,6 +96,7 @@ def exit_with_failures(finished: Sequence[Finished]) -> None:
             told.add(missing)
     failed = 0
     for run in finished:
+        common.say_cut(run.summary.get("lm", {}))
         rows = [{"id": row["id"], "error": row["error"]} for row in run.folder.rows() if row["error"]]
         of = f" of {run.name}" if len(finished) > 1 else ""
         common.list_failures(rows, f"questions{of}", "--resume")

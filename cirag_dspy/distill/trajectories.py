@@ -18,6 +18,7 @@ from typing import Any
 import dspy
 from dspy.adapters.utils import format_field_value
 
+from cirag_dspy.advice import lm_advice
 from cirag_dspy.errors import DataError, RunError
 from cirag_dspy.files import read_text, write_lines
 from cirag_dspy.modules.extract import FATAL
@@ -132,7 +133,7 @@ def trajectory_of(program: dspy.Module, example: dspy.Example, metric: Metric, t
     except FATAL:
         raise
     except Exception as error:  # a question that fails is a line of the file, not the end of the run
-        reason = f"error: {one_line(f'{type(error).__name__}: {error}')[:300]}"
+        reason = f"error: {one_line(f'{type(error).__name__}: {lm_advice(error)}')[:300]}"
     calls = _calls(trace, names)
     return Trajectory(example.get("id", ""), example.get("question", ""), answer, score, not reason, reason, calls)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import dspy
 
+from cirag_dspy.advice import lm_advice
 from cirag_dspy.plain import plain, shown
 from cirag_dspy.text import one_line
 
@@ -54,7 +55,7 @@ def label(value: Any) -> str | None:
 
 def told(error: BaseException) -> str:
     """An exception as one line of at most 500 letters, whatever its text is or does."""
-    text = one_line(shown(error))
+    text = lm_advice(error) if isinstance(error, dspy.LMError) else one_line(shown(error))
     return f"{type(error).__name__}: {text}"[:500] if text else type(error).__name__
 
 

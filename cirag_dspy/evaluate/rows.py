@@ -186,7 +186,7 @@ def _judging(rows: Sequence[Row]) -> dict[str, Any]:
     if not judged:
         return {}
     unreadable = sum(verdict["verdict"] == "unreadable" for verdict in judged)
-    costs = {name: sum(verdict[name] for verdict in judged) for name in COUNTS}
+    costs = {name: sum(verdict.get(name, 0) for verdict in judged) for name in COUNTS}
     return {"judging": {"judged": len(judged), "unreadable": unreadable, **costs}}
 
 

@@ -45,10 +45,11 @@ def load_lm(
         max_tokens: Tokens of an answer at most.
         temperature: 0 or None is greedy. OpenAI's reasoning models, which refuse it, get neither.
         cache: Whether DSPy may answer a repeated request from its cache.
-        num_retries: Of a failed remote call.
+        num_retries: Of a remote call that failed; one whose reply came too late is not repeated.
         kwargs: Of `annotations`: `examples` (with their gold), `passages` (the corpus), `triples` (silver ones by
             passage id). Of a local LM: `dtype`, `device`, `max_batch` (see `load_engine`), and further generation
-            settings. Of a remote one: whatever `dspy.LM` takes, such as `api_base`.
+            settings. Of a remote one: whatever `dspy.LM` takes, such as `api_base`, and `timeout`, the seconds that one
+            reply may take in all.
 
     Raises:
         ModelError: The spec names nothing, or the model cannot be loaded.
@@ -60,7 +61,9 @@ def load_lm(
         provider, _, name = spec.partition("/")
         if not provider.strip() or not name.strip():
             raise ModelError(f"no LM {spec!r}: give one of {_EXAMPLES}")
-        return _make(spec, common | kwargs)
+        from cirag_dspy.lms.remote import RemoteLM
+
+        return _make(spec, common | kwargs, RemoteLM)
 
     from cirag_dspy.lms.local import AsyncLocalEngine
 
@@ -161,14 +164,14 @@ def _split(local: str) -> tuple[str, str]:
     return local, ""
 
 
-def _make(name: str, options: dict[str, Any]) -> dspy.LM:
+def _make(name: str, options: dict[str, Any], kind: type[dspy.LM] = dspy.LM) -> dspy.LM:
     try:
         try:
-            return dspy.LM(name, **options)
+            return kind(name, **options)
         except dspy.LMConfigurationError:
             # OpenAI's reasoning models take no temperature and few tokens; our defaults are not worth refusing them.
             if options["temperature"] != 0.0:
                 raise
-            return dspy.LM(name, **options | {"temperature": None, "max_tokens": None})
+            return kind(name, **options | {"temperature": None, "max_tokens": None})
     except (ValueError, TypeError, dspy.LMError) as error:
         raise ModelError(f"cannot use {name}: {error}") from error

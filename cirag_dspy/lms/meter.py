@@ -14,15 +14,15 @@ import dspy
 from dspy.utils.callback import ACTIVE_CALL_ID, BaseCallback
 from dspy.utils.usage_tracker import UsageTracker
 
-COUNTS = ("calls", "cached", "failed", "prompt_tokens", "completion_tokens")
+COUNTS = ("calls", "cached", "failed", "prompt_tokens", "completion_tokens", "cut_replies", "cut_prompts")
 
 
 class LMMeter(BaseCallback):
     """Counts every `dspy.LM` call made inside `context()`, in this thread and in those DSPy starts from it.
 
     `calls` were answered by a model, `cached` by DSPy's cache, `failed` raised: a call is one of the three. Tokens are
-    those of answered and failed calls; a cached call costs none. Meters nest, and an outer `dspy.track_usage` sees
-    everything as well.
+    those of answered and failed calls; a cached call costs none. `cut_replies` ended at `max_tokens`, `cut_prompts`
+    were read in part only, as far as can be told. Meters nest, and an outer `dspy.track_usage` sees everything as well.
     """
 
     def __init__(self) -> None:
@@ -32,8 +32,8 @@ class LMMeter(BaseCallback):
         self._passed_for_cached: list[str] = []
 
     def snapshot(self) -> dict[str, Any]:
-        """The counts so far: calls, cached, failed, prompt_tokens, completion_tokens; ``by_module`` the same for each
-        module whose predictors called, by its class name.
+        """The counts so far, by the names of ``COUNTS``; ``by_module`` the same for each module whose predictors
+        called, by its class name.
         """
         with self._lock:
             modules = {module: dict(counts) for module, counts in self._counts.items()}
@@ -75,6 +75,16 @@ class LMMeter(BaseCallback):
                 self._count("cached", -1, module)
             self._count("prompt_tokens", _number(usage, "prompt_tokens", "input_tokens"), module)
             self._count("completion_tokens", _number(usage, "completion_tokens", "output_tokens"), module)
+
+    def on_cut_reply(self) -> None:
+        """`modules.ask` reports here a reply that ended at the limit of its tokens."""
+        with self._lock:
+            self._count("cut_replies")
+
+    def on_cut_prompt(self) -> None:
+        """`RemoteLM` reports here a prompt that its server read in part only."""
+        with self._lock:
+            self._count("cut_prompts")
 
     def _count(self, name: str, number: int = 1, module: str | None = None) -> None:
         self._counts.setdefault(module or _caller(), dict.fromkeys(COUNTS, 0))[name] += number

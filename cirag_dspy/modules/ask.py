@@ -90,6 +90,8 @@ def ask(
     reply = Reply()
     for _ in range(tries):
         reply, inputs = _call(predict, inputs, shrink, problem, config or {})
+        if reply.truncated:
+            _report_cut()
         reply.problem = check(reply)
         if not reply.problem:
             return reply
@@ -142,6 +144,13 @@ def _is_accepted(predict: dspy.Predict, extra: Inputs, config: Inputs, context: 
             return False
         raise
     return True
+
+
+def _report_cut() -> None:
+    """Tell the meters around this call that its reply ended at the limit of its tokens."""
+    for callback in dspy.settings.get("callbacks") or []:
+        if told := getattr(callback, "on_cut_reply", None):
+            told()
 
 
 def _tokens(prediction: dspy.Prediction) -> tuple[tuple[bytes, float], ...]:

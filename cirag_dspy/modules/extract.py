@@ -17,6 +17,7 @@ from dspy.utils.exceptions import (
     is_retryable_lm_error,
 )
 
+from cirag_dspy.advice import lm_advice
 from cirag_dspy.errors import ModelError
 from cirag_dspy.modules.ask import Inputs, Reply, ask
 from cirag_dspy.modules.base import Module
@@ -257,7 +258,7 @@ def _try(extract: Extract, passage: Passage, fresh: bool, room: int) -> Extracti
         refused = is_refused(error)
         if isinstance(error, FATAL) and not refused:
             raise
-        why = one_line(str(error).strip().split("\n")[0])[:500]
+        why = lm_advice(error)[:500]
         return Extraction("pending" if is_retryable_lm_error(error) and not refused else "failed", error=why)
 
 

@@ -27,7 +27,7 @@ def lm():
     return dspy.LM("local/scripted", engine=Scripted(), cache=True, num_retries=0)
 
 
-def counts(calls=0, cached=0, failed=0, prompt_tokens=0, completion_tokens=0):
+def counts(calls=0, cached=0, failed=0, prompt_tokens=0, completion_tokens=0, cut_replies=0, cut_prompts=0):
     return locals()
 
 
