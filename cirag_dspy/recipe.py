@@ -9,6 +9,7 @@ from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
+from cirag_dspy.advice import without_secrets
 from cirag_dspy.benchmarks import DATASETS
 from cirag_dspy.distill.settings import LoraSettings
 from cirag_dspy.errors import CiragError, DataError
@@ -149,8 +150,10 @@ class Recipe:
         return self.lm.extraction or self.lm.teacher
 
     def as_dict(self) -> dict[str, Any]:
-        """The whole recipe, for the record of a program."""
-        return asdict(self)
+        """The whole recipe, for the record of a program; no key or password of an address is in it."""
+        whole = asdict(self)
+        whole["lm"]["api_base"] = without_secrets(self.lm.api_base)
+        return whole
 
 
 def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:

@@ -259,7 +259,8 @@ def _try(extract: Extract, passage: Passage, fresh: bool, room: int) -> Extracti
         if isinstance(error, FATAL) and not refused:
             raise
         why = lm_advice(error)[:500]
-        return Extraction("pending" if is_retryable_lm_error(error) and not refused else "failed", error=why)
+        unheard = is_retryable_lm_error(error) or error.code == "timeout"
+        return Extraction("pending" if unheard and not refused else "failed", error=why)
 
 
 def _triples_text(reply: Reply) -> str:
