@@ -45,7 +45,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--datasets", default="2wikimultihopqa,musique")
     parser.add_argument("--split", default="dev")
-    parser.add_argument("--limit", type=int)
+    parser.add_argument("--limit", type=int, help="Questions, drawn at random by seed 0.")
     parser.add_argument("--aligner", type=Path, action="append", default=[], help="Again for more.")
     parser.add_argument("--index", type=Path, help="With triples; of one data set.")
     parser.add_argument("--lm", default="annotations", help="Extracts the triples where there is no --index.")

@@ -43,6 +43,11 @@ class Benchmark:
         lines = (f"{id}\n" if id == contents[id] else f"{id} {contents[id]}\n" for id in sorted(contents))
         return hashlib.sha256("".join(lines).encode()).hexdigest()
 
+    @property
+    def ids_sha256(self) -> str:
+        """SHA-256 over the questions' ids, in order."""
+        return hashlib.sha256("\n".join(example.id for example in self.examples).encode()).hexdigest()
+
 
 @dataclass(frozen=True)
 class Question:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cirag_dspy.cli import common, stages
+from cirag_dspy.cli import common, runs, stages
 from cirag_dspy.errors import RunError
 
 
@@ -17,7 +17,10 @@ def align(
     ],
     out: Annotated[Path, typer.Option(help="The aligner's folder.")],
     data_dir: stages.DataDir = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="This many questions of each data set.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="This many questions of each data set, drawn at random by --seed.")
+    ] = None,
+    first: runs.First = False,
     base: Annotated[str, typer.Option(help="The model to start from: embedded, a folder or a hub id.")] = "embedded",
     epochs: Annotated[int | None, typer.Option(help="Times over the rows; paper: 10.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Rows a step; paper: 64.")] = None,
@@ -26,7 +29,7 @@ def align(
     negatives: Annotated[int | None, typer.Option(help="Wrong triples a row; paper: 7.")] = None,
     rows: Annotated[int | None, typer.Option(help="Rows a question at most; 8.")] = None,
     val: Annotated[float | None, typer.Option(help="Share of the questions that the epoch is chosen by; 0.1.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of split, rows and order; 0.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Of the draw of --limit, split, rows and order; 0.")] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="Passages per search.")] = 10,
     embedder: common.EmbedderName = "embedded",
     lm: Annotated[
@@ -76,6 +79,8 @@ def align(
     trainsets = open_trainsets(
         names,
         limit=limit,
+        seed=settings.seed,
+        first=first,
         lm=lm,
         embedder=embedder,
         triples=triples or [],
@@ -83,6 +88,8 @@ def align(
         data_dir=data_dir,
         open_lm=common.LMOptions(api_base, max_tokens, tries, timeout, cache=not no_cache).open,
     )
+    for trainset in trainsets:
+        runs.say_warnings(trainset.benchmark, quiet)
     if dry_run:
         _print_plan(align_plan(trainsets, settings), as_json)
         return

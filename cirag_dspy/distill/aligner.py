@@ -6,7 +6,7 @@ import math
 import platform
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -48,6 +48,7 @@ def train_aligner(
     out: Path,
     settings: AlignerSettings | None = None,
     *,
+    draws: Mapping[str, Any] | None = None,
     device: str | None = None,
     on_step: OnStep | None = None,
 ) -> dict[str, Any]:
@@ -65,6 +66,7 @@ def train_aligner(
         val: Questions to choose the epoch by.
         out: The aligner's folder.
         settings: Default ``AlignerSettings()``.
+        draws: How the questions were drawn, by data set, for training.json.
         device: cpu or cuda; by default what there is.
         on_step: Called after each optimizer step with the step (from 1) and the steps in all.
 
@@ -96,6 +98,7 @@ def train_aligner(
         record = {
             "base": {"name": Path(base).name if Path(source.name).is_dir() else base, "content": identity["base"]},
             "data": identity["data"],
+            "draws": dict(draws or {}),
             "settings": asdict(settings),
             "rows": len(rows),
             "val_questions": len(val),

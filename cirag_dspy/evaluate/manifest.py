@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 from collections.abc import Mapping
@@ -21,14 +20,13 @@ def run_manifest(
     benchmark: Benchmark, index: CorpusIndex, *, system: Mapping[str, Any], lms: Mapping[str, Any], threads: int
 ) -> dict[str, Any]:
     """Data, corpus, index, system, models and versions of a run, with their hashes. Keys never get here."""
-    ids = "\n".join(example.id for example in benchmark.examples)
     return {
         "dataset": {
             "name": benchmark.name,
             "split": benchmark.split,
             "source": benchmark.source,
             "n": len(benchmark.examples),
-            "ids_sha256": hashlib.sha256(ids.encode()).hexdigest(),
+            "ids_sha256": benchmark.ids_sha256,
             "draw": benchmark.notes.get("draw"),
             "notes": {name: note for name, note in benchmark.notes.items() if name != "draw"},
         },

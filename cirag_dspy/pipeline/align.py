@@ -7,9 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cirag_dspy.benchmarks import load_benchmark
+from cirag_dspy.benchmarks.draw import told
+from cirag_dspy.corpus.embedder import TRAINING_RECORD
 from cirag_dspy.distill.links import Walk, rows, split, walk
 from cirag_dspy.distill.settings import AlignerSettings
+from cirag_dspy.errors import RunError
 from cirag_dspy.evaluate.cost import extraction_cost
+from cirag_dspy.files import read_json
 from cirag_dspy.lms.gold import GoldChain
 from cirag_dspy.pipeline.stages import Pipeline
 from cirag_dspy.pipeline.trainset import ANNOTATIONS, Progress, TrainingSet
@@ -23,6 +28,8 @@ def open_trainsets(
     *,
     split: str = "train",
     limit: int | None = None,
+    seed: int = 0,
+    first: bool = False,
     lm: str = ANNOTATIONS,
     embedder: str = "embedded",
     triples: Sequence[str] = (),
@@ -34,7 +41,9 @@ def open_trainsets(
     Args:
         datasets: Names of data sets.
         split: Of each.
-        limit: Questions of each.
+        limit: Questions of each, drawn at random.
+        seed: Of the draw.
+        first: Take the first ones instead.
         lm: Writes the triples of the passages: any LM string, or ``annotations``.
         embedder: Of the indexes.
         triples: Files of silver triples, which ``annotations`` repeats.
@@ -47,14 +56,35 @@ def open_trainsets(
         optimizer="",
         systems={"kirag": {}},
         lm=RecipeLMs(teacher=lm, max_tokens=512, api_base=api_base),
-        data=tuple(RecipeData(name, split, limit) for name in datasets),
+        data=tuple(RecipeData(name, split) for name in datasets),
         triples=tuple(RecipeTriples(file) for file in triples),
         options={},
         lora={},
         seed=0,
         embedder=embedder,
     )
-    return Pipeline(recipe, work=Path(), out=Path(), **pipeline).trainsets
+    trainsets = Pipeline(recipe, work=Path(), out=Path(), **pipeline).trainsets
+    for one in trainsets:
+        one.benchmark = load_benchmark(
+            one.data.dataset, one.data.split, data_dir=one.data_dir, limit=limit, sample_seed=seed, first=first
+        )
+    return trainsets
+
+
+def draws_of(trainsets: Sequence[TrainingSet]) -> Report:
+    """The draw of each data set's questions, and the hash of their ids: what an aligner's record says of them."""
+    return {one.name: {**one.benchmark.notes["draw"], "ids_sha256": one.benchmark.ids_sha256} for one in trainsets}
+
+
+def require_draw(out: Path, trainsets: Sequence[TrainingSet]) -> None:
+    """Raise RunError if the folder holds an aligner of other questions: before anything is paid for."""
+    if not (out / TRAINING_RECORD).is_file():
+        return
+    held, now = read_json(out / TRAINING_RECORD, "choose another folder").get("draws"), draws_of(trainsets)
+    if not isinstance(held, dict) or held == now:
+        return
+    was = "; ".join(f"{name}, {told(draw)}" for name, draw in held.items())
+    raise RunError(f"{out} holds an aligner trained on other questions ({was}); choose another folder")
 
 
 def walks_of(trainset: TrainingSet, k: int, *, threads: int, progress: Progress) -> tuple[list[Walk], int]:
@@ -89,6 +119,7 @@ def align(
     from cirag_dspy.lms.loading import pick_device
 
     require_room(out)
+    require_draw(out, trainsets)
     pick_device(device)
     walks: list[Walk] = []
     failed = 0
@@ -99,7 +130,7 @@ def align(
     made = rows(train, negatives=settings.negatives, most=settings.rows, seed=settings.seed)
     steps = settings.epochs * settings.batches([row.question for row in made])
     with progress(steps, "step") as move:
-        record = train_aligner(base, made, val, out, settings, device=device, on_step=move)
+        record = train_aligner(base, made, val, out, settings, draws=draws_of(trainsets), device=device, on_step=move)
     gold = {"steps": sum(one.steps for one in walks), "stated": sum(one.stated for one in walks)}
     questions = {"questions": len(walks), "gold": gold, "failed_passages": failed}
     return questions | {key: value for key, value in record.items() if key not in ("identity", "losses")}

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from cirag_dspy.errors import RunError
 from tests.cli.test_cli import assert_one_line_error, cli
 
 
@@ -41,6 +42,29 @@ def test_what_it_would_cost(cache):
 )
 def test_what_is_asked_for_wrongly(options, says):
     assert says in assert_one_line_error(cli("align", *options, "--out", "x"))
+
+
+def test_questions_are_drawn_and_an_aligner_of_others_is_not_taken_for_it(inside, tmp_path):
+    from cirag_dspy.benchmarks import load_benchmark
+    from cirag_dspy.pipeline.align import draws_of, open_trainsets, require_draw
+
+    def drawn(**options):
+        return open_trainsets(["demo"], limit=4, open_lm=None, data_dir=None, **options)
+
+    (one,) = drawn(seed=3)
+    same = load_benchmark("demo", "train", limit=4, sample_seed=3)
+    assert [example.id for example in one.train] == [example.id for example in same.examples]
+    record = draws_of([one])["demo"]
+    of = record["of"]
+    assert record == {"kind": "random", "seed": 3, "n": 4, "of": of, "ids_sha256": same.ids_sha256}
+    (tmp_path / "training.json").write_text(json.dumps({"draws": {"demo": record}}))
+    require_draw(tmp_path, [one])
+    with pytest.raises(RunError, match=f"other questions .demo, 4 of {of} questions drawn at random, --seed 3"):
+        require_draw(tmp_path, drawn())
+    whole = load_benchmark("demo", "train").examples
+    assert [example.id for example in drawn(first=True)[0].train] == [example.id for example in whole[:4]]
+    done = inside("align", "--dataset", "demo", "--limit", "4", "--first", "--out", tmp_path / "x", "--dry-run")
+    assert done.exit_code == 0 and "note: the first 4 of" in done.stderr
 
 
 @pytest.mark.slow
