@@ -28,11 +28,8 @@ _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u
 
 
 def encoding_of(start: bytes) -> str:
-    """The encoding of a text file by its first four bytes: that of its byte-order mark, UTF-8 without one.
-
-    Decoding with it leaves the mark out.
-    """
-    return next((name for mark, name in _MARKS if start.startswith(mark)), "utf-8-sig")
+    """The encoding of a text file by its first four bytes: that of its byte-order mark, UTF-8 without one."""
+    return next((name for mark, name in _MARKS if start.startswith(mark)), "utf-8")
 
 
 def read_text(path: Path, errors: str = "strict") -> str:
@@ -45,7 +42,8 @@ def read_text(path: Path, errors: str = "strict") -> str:
         UnicodeDecodeError: It is in another encoding, unless ``errors`` says what to do with its bytes then.
     """
     data = path.read_bytes()
-    return data.decode(encoding_of(data[:4]), errors).replace("\r\n", "\n").replace("\r", "\n")
+    text = data.decode(encoding_of(data[:4]), errors).removeprefix("\ufeff")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def printable(name: str | os.PathLike[str]) -> str:

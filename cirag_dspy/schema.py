@@ -37,9 +37,13 @@ class Passage:
         The hash covers title and text, not their split into sentences: one passage is one passage whatever its layout.
         """
         sentences = split_sentences(text) if isinstance(text, str) else [one_line(sentence) for sentence in text]
-        title = one_line(title)
-        body = " ".join(sentence for sentence in sentences if sentence)
-        return cls(id or hashlib.sha256(f"{title}\n{body}".encode()).hexdigest()[:16], title, tuple(sentences))
+        passage = cls(id or "", one_line(title), tuple(sentences))
+        return passage if id else cls(passage.content, passage.title, passage.sentences)
+
+    @property
+    def content(self) -> str:
+        """Hash of title and text; the id of a passage that brings none."""
+        return hashlib.sha256(f"{self.title}\n{self.text}".encode()).hexdigest()[:16]
 
     @property
     def text(self) -> str:

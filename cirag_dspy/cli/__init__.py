@@ -15,6 +15,7 @@ from cirag_dspy.cli.evaluate import evaluate
 from cirag_dspy.cli.export import export
 from cirag_dspy.cli.finetune import finetune
 from cirag_dspy.cli.index import index
+from cirag_dspy.cli.sources import sources
 from cirag_dspy.cli.traces import traces
 
 HELP = {"help_option_names": ["-h", "--help"]}
@@ -51,6 +52,7 @@ def _options(
 
 _COMMANDS: dict[str, Callable[..., None]] = {
     "index": index,
+    "sources": sources,
     "ask": ask,
     "eval": evaluate,
     "ablate": ablate,

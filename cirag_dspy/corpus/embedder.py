@@ -29,7 +29,7 @@ class Encoder(Protocol):
     """What an index needs of an embedder; `Embedder` is the one on sentence-transformers.
 
     An implementation may add ``loaded``: while it is False the index asks for ``dimension`` and ``fingerprint`` only
-    when it first encodes.
+    when it first encodes; and ``beyond_window``, as `Embedder` has it.
     """
 
     @property
@@ -168,6 +168,22 @@ class Embedder:
         if not texts:
             return np.zeros((0, self.dimension), dtype=np.float32)
         return self._encode(texts, self.passage_prompt)
+
+    def beyond_window(self, texts: Sequence[str]) -> list[int]:
+        """Number of tokens of each passage that are behind the model's window, so that its vector lacks them."""
+        with self._lock:
+            model = self.load()
+            window = model.max_seq_length
+            if not isinstance(window, int):
+                return [0] * len(texts)
+            # A token is a byte at least, and few words are shorter than the special tokens are many.
+            long = [number for number, text in enumerate(texts) if len(text.encode()) > window // 2]
+            beyond = [0] * len(texts)
+            if long:
+                ids = model.tokenizer([self.passage_prompt + texts[number] for number in long], verbose=False)
+                for number, tokens in zip(long, ids["input_ids"], strict=True):
+                    beyond[number] = max(0, len(tokens) - window)
+            return beyond
 
     def encode_query(self, text: str) -> np.ndarray:
         """Unit vector ``[d]`` of a query. The last few are remembered: search and ranking of a hop encode it once."""

@@ -16,9 +16,10 @@ import numpy as np
 
 from cirag_dspy.corpus import sources
 from cirag_dspy.corpus.embedder import Embedder, Encoder
-from cirag_dspy.corpus.ingest import Document
+from cirag_dspy.corpus.ingest import Document, OnError
 from cirag_dspy.corpus.manifest import NAME, Manifest
 from cirag_dspy.corpus.ranker import RankerStore, content_of
+from cirag_dspy.corpus.roots import Roots
 from cirag_dspy.corpus.shelves import Shelves, fact
 from cirag_dspy.corpus.sources import AddReport
 from cirag_dspy.corpus.store import Store
@@ -29,6 +30,8 @@ from cirag_dspy.schema import Extraction, ExtractionState, Hit, Passage, Tries, 
 
 # Called with the number of items done and the total, None where that is not known.
 Progress = Callable[[int, int | None], None]
+# Called with a passage and the number of its tokens that the embedder does not read.
+OnLong = Callable[[Passage, int], None]
 
 
 @dataclass(frozen=True)
@@ -198,48 +201,79 @@ class CorpusIndex:
     # Building
 
     def add(
-        self, documents: Iterable[Document], *, batch_size: int = 1024, progress: Progress | None = None
+        self,
+        documents: Iterable[Document],
+        *,
+        batch_size: int = 1024,
+        progress: Progress | None = None,
+        on_error: OnError | None = None,
+        on_long: OnLong | None = None,
     ) -> AddReport:
         """Add or update sources (``Document``): each holds afterwards exactly the passages given for it.
 
         Streams: at most ``batch_size`` passages (or one document) are in memory, and each batch is committed, so that
         what a kill leaves undone is taken up by the next ``add``. Passages already there are not encoded again.
 
+        ``on_long`` is called with each new passage that is longer than the embedder reads, and the number of tokens
+        behind that, which no search finds.
+
+        Ids of passages are those of their file: where another file has the id for another text, it becomes
+        ``SOURCE#ID``.
+
         Raises:
-            DataError: If an id or a source stands for two different texts; the batches before stay.
+            DataError: If an id of a file or a source stands for two different texts, unless ``on_error`` takes the
+                error; the batches before stay.
         """
         self._encoder()
         self._changed = True
         report, run, token = AddReport(), sources.start_run(self._store), self._store.token()
         files: set[str] = set()
+        kept: list[str] = []
         seen = 0
         try:
-            for batch in _batches(documents, batch_size):
-                sources.put(self._store, batch, run, report)
-                self._embed_passages(batch_size)
+            for batch in _batches(map(self.roots().name, documents), batch_size):
+                kept += sources.put(self._store, batch, run, report, on_error)
+                self._embed_passages(batch_size, on_long)
                 files.update(document.file for document in batch if document.file is not None)
                 seen += sum(len(document.passages) for document in batch)
                 if progress:
                     progress(seen, None)
-            self._embed_passages(batch_size)
+            self._embed_passages(batch_size, on_long)
             for file in sorted(files):
-                report.removed += sources.prune(self._store, file, run)
+                report.removed += sources.prune(self._store, file, run, kept)
         finally:
             if self._store.token() != token:
                 self._renew()
         return report
 
     def remove(self, source: str) -> int:
-        """Delete a source, or all rows of a file: passages that no other source has go, with triples and vectors.
+        """Delete a source by its name or path, all rows of a file, or all files of a folder.
+
+        Passages that no other source has go, with triples and vectors.
 
         Returns:
             The number of passages deleted.
         """
-        removed = sources.remove(self._store, source)
+        roots = self.roots()
+        name = roots.find(source)
+        removed = sources.remove(self._store, name)
+        roots.forget(name.rstrip("/"))
         if removed:
             self._changed = True
             self._renew()
         return removed
+
+    def roots(self) -> Roots:
+        """The folders and files that the sources come from."""
+        return Roots(self._store)
+
+    def sources(self) -> dict[str, int]:
+        """The sources by name, rows by their file, with the number of their passages."""
+        return dict(sources.listed(self._store))
+
+    def sources_of(self, passage_ids: Iterable[str]) -> dict[str, list[str]]:
+        """The sources of passages by id; unknown ids are left out."""
+        return sources.of_passages(self._store, passage_ids)
 
     def embed_triples(self, batch: int = 2048, progress: Progress | None = None) -> int:
         """Encode all triples that lack vectors, committing each batch; returns how many there were."""
@@ -362,10 +396,15 @@ class CorpusIndex:
     def _encode(self, texts: Sequence[str]) -> np.ndarray:
         return self._encoder().encode_passages(texts)
 
-    def _embed_passages(self, batch_size: int) -> None:
+    def _embed_passages(self, batch_size: int, on_long: OnLong | None = None) -> None:
         while rows := self._store.bare_passages(batch_size):
             texts = [f"{passage.title}\n{passage.text}" if passage.title else passage.text for _, passage in rows]
             self._store.set_vectors([key for key, _ in rows], self._encode(texts))
+            beyond_window = getattr(self.embedder, "beyond_window", None)
+            if on_long and beyond_window:
+                for (_, passage), tokens in zip(rows, beyond_window(texts), strict=True):
+                    if tokens:
+                        on_long(passage, tokens)
 
 
 def _batches(documents: Iterable[Document], size: int) -> Iterator[list[Document]]:
