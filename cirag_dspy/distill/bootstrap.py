@@ -11,10 +11,10 @@ from __future__ import annotations
 import inspect
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from types import FunctionType
 from typing import Any
 
@@ -25,6 +25,7 @@ from cirag_dspy.distill.demos import balanced, is_about, labelled, steps
 from cirag_dspy.distill.trajectories import Metric, Trajectory, trajectory_of
 from cirag_dspy.distill.watch import unwatched
 from cirag_dspy.errors import RunError
+from cirag_dspy.modules.threads import each_in_threads
 
 LMs = dict[str, Any]
 
@@ -40,6 +41,9 @@ class Teacher:
         threshold: A run counts if it scores at least this.
         rounds: Tries a question at most; those after the first at temperature 1 and past the cache.
         known: Runs made before, by question id: such a question is not run again.
+        threads: Questions at a time.
+        ahead: Questions that are run together at least, whatever ``threads`` is, so that runs and counts do not depend
+            on it. With 1, no question is run that bootstrapping one by one would not have run.
     """
 
     def __init__(
@@ -50,8 +54,12 @@ class Teacher:
         *,
         rounds: int = 1,
         known: Sequence[Trajectory] = (),
+        threads: int = 1,
+        ahead: int = 1,
     ) -> None:
         self.program = program
+        self.threads = threads
+        self.ahead = ahead
         self.metric = metric
         self.threshold = threshold
         self.rounds = rounds
@@ -68,14 +76,21 @@ class Teacher:
         """
         _, runs = self._runs.setdefault(id(example), (example, {}))
         if round not in runs:
-            known = self._known.get(example.get("id"))
-            if known is None:
-                # Demonstrations may come without a file to write them to, and examples without an id.
-                asked = example if "id" in example else dspy.Example(example, id="").with_inputs(*example.inputs())
-                with self._prepared(example, round), dspy.context(callbacks=unwatched()):
-                    known = trajectory_of(self.program, asked, self.metric, self.threshold)
-            runs[round] = known
+            runs[round] = self._made(example, round)
         return runs[round]
+
+    def prepare(self, examples: Sequence[dspy.Example], wanted: int) -> int:
+        """Run questions in their order, ``threads`` at a time, until so many count; how many do.
+
+        Raises:
+            dspy.utils.exceptions.LMError: No call can succeed (key, billing, configuration).
+        """
+        kept, rest = 0, iter(examples)
+        while kept < wanted and (block := list(islice(rest, max(wanted - kept, self.ahead)))):
+            for example, made in each_in_threads(self._tried, block, self.threads):
+                self._runs.setdefault(id(example), (example, {}))[1].update(made)
+            kept += sum(any(run.kept for run in self._runs[id(example)][1].values()) for example in block)
+        return kept
 
     def require_one(self, examples: Sequence[dspy.Example]) -> None:
         """Run questions until one counts.
@@ -83,7 +98,7 @@ class Teacher:
         Raises:
             RunError: None does; it says how many were dropped for which reason (known failure D10).
         """
-        if not any(self.run(example, round).kept for example in examples for round in range(self.rounds)):
+        if not self.prepare(examples, 1):
             reasons = ", ".join(f"{reason}: {number}" for reason, number in self.counts()[1].items())
             raise RunError(
                 f"nothing bootstrapped: none of {len(examples)} questions reached {self.threshold:g} ({reasons}); "
@@ -100,19 +115,39 @@ class Teacher:
                 dropped[": ".join(runs[max(runs)].reason.split(": ")[:2])] += 1
         return kept, dict(dropped.most_common())
 
-    @contextmanager
-    def _prepared(self, example: dspy.Example, round: int) -> Iterator[None]:
-        """The program without demonstrations of this very question and, after the first round, with fresh LMs."""
-        before = {name: (predictor.demos, predictor.lm) for name, predictor in self.program.named_predictors()}
-        for _, predictor in self.program.named_predictors():
-            predictor.demos = [demo for demo in predictor.demos if not is_about(demo, example)]
-            if round:
-                predictor.lm = (predictor.lm or dspy.settings.lm).copy(rollout_id=round, temperature=1.0)
-        try:
-            yield
-        finally:
-            for name, predictor in self.program.named_predictors():
-                predictor.demos, predictor.lm = before[name]
+    def _tried(self, example: dspy.Example) -> dict[int, Trajectory]:
+        """A question's runs by round, up to the first that counts. Changes nothing, so that threads can share it."""
+        runs = dict(self._runs.get(id(example), (example, {}))[1])
+        for round in range(self.rounds):
+            if round not in runs:
+                runs[round] = self._made(example, round)
+            if runs[round].kept:
+                break
+        return runs
+
+    def _made(self, example: dspy.Example, round: int) -> Trajectory:
+        if (known := self._known.get(example.get("id"))) is not None:
+            return known
+        # Demonstrations may come without a file to write them to, and examples without an id.
+        asked = example if "id" in example else dspy.Example(example, id="").with_inputs(*example.inputs())
+        with dspy.context(callbacks=unwatched()):
+            return trajectory_of(self._program_for(example, round), asked, self.metric, self.threshold)
+
+    def _program_for(self, example: dspy.Example, round: int) -> dspy.Module:
+        """The program without demonstrations of this very question and, after the first round, with fresh LMs.
+
+        A copy where anything differs: other threads run the program at the same time.
+        """
+        predictors = dict(self.program.named_predictors())
+        about = any(is_about(demo, example) for predictor in predictors.values() for demo in predictor.demos)
+        if not about and not round:
+            return self.program
+        copied = self.program.deepcopy()
+        for name, predictor in copied.named_predictors():
+            lm = predictors[name].lm
+            predictor.demos = [demo for demo in predictors[name].demos if not is_about(demo, example)]
+            predictor.lm = (lm or dspy.settings.lm).copy(rollout_id=round, temperature=1.0) if round else lm
+        return copied
 
 
 class BalancedBootstrap(dspy.BootstrapFewShot):
@@ -124,6 +159,7 @@ class BalancedBootstrap(dspy.BootstrapFewShot):
 
     def _bootstrap(self, *, max_bootstraps: int | None = None) -> None:
         self.runs.require_one(self.trainset)
+        self.runs.prepare(self.trainset, max_bootstraps or self.max_bootstrapped_demos)
         super()._bootstrap(max_bootstraps=max_bootstraps)
 
     def _bootstrap_one_example(self, example: dspy.Example, round_idx: int = 0) -> bool:

@@ -10,10 +10,12 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import dspy
+import dspy.evaluate.evaluate as evaluating
 from dspy.utils.exceptions import AdapterParseError
 
 from cirag_dspy.distill.bootstrap import Teacher, attach, lms_of, mipro, random_search
@@ -36,6 +38,10 @@ _BALLAST = (
     "total_calls",
     "detailed_results",
 )
+
+
+# Questions that the teacher is asked together: a search over many sets of demonstrations comes to them anyway.
+_AHEAD = 8
 
 
 @dataclass
@@ -64,7 +70,7 @@ class Job:
     @contextmanager
     def context(self) -> Iterator[None]:
         """DSPy's settings while compiling. No trace: where one is needed, optimizers open their own."""
-        with dspy.context(lm=self.lm, trace=None, callbacks=[*unwatched(), self.watch]):
+        with asked_once(), dspy.context(lm=self.lm, trace=None, callbacks=[*unwatched(), self.watch]):
             yield
 
     def score(self, example: Any, prediction: Any, trace: Any = None) -> float:
@@ -97,7 +103,8 @@ class Job:
             program.set_lm(self.teacher)
         stand_in = program.deepcopy()
         attach(stand_in, {})
-        teacher = Teacher(program, self.metric, self.threshold, rounds=rounds, known=self.trajectories)
+        options: dict[str, Any] = {"known": self.trajectories, "threads": self.threads, "ahead": _AHEAD}
+        teacher = Teacher(program, self.metric, self.threshold, rounds=rounds, **options)
         return teacher, stand_in
 
     def try_out(self) -> None:
@@ -224,6 +231,22 @@ def _scores(scores: Sequence[float], baseline: float | None) -> dict[str, Any]:
 def _bootstrapped(teacher: Teacher) -> dict[str, Any]:
     kept, dropped = teacher.counts()
     return {"bootstrapped": kept, "dropped": dropped}
+
+
+@contextmanager
+def asked_once() -> Iterator[None]:
+    """Let ``dspy.Evaluate`` ask each question once, however long it takes.
+
+    DSPy's executor submits the last questions again after 120 seconds, and both are paid for. ``Evaluate`` has no
+    option for that; so for the time of a compilation it makes its executors without the time limit, in all threads.
+    """
+    name = "ParallelExecutor"
+    before = getattr(evaluating, name)
+    setattr(evaluating, name, partial(before, timeout=0))
+    try:
+        yield
+    finally:
+        setattr(evaluating, name, before)
 
 
 @contextmanager

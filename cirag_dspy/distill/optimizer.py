@@ -17,6 +17,7 @@ from cirag_dspy.distill.shorten import short_prompts
 from cirag_dspy.distill.trajectories import Metric, Trajectory, collect, reasons, trajectory_of
 from cirag_dspy.errors import RunError
 from cirag_dspy.lms import load_lm, trainable
+from cirag_dspy.modules.threads import each_in_threads
 from cirag_dspy.schema import Passage, Triple
 
 if TYPE_CHECKING:
@@ -160,8 +161,11 @@ class TrajectoryDistillation(Teleprompter):
         return load_lm(f"{name}+{self.out}")
 
     def _score(self, program: dspy.Module, valset: Sequence[dspy.Example]) -> float:
-        scores = [trajectory_of(program, example, self.metric, self.threshold).score for example in valset]
-        return sum(scores) / len(scores)
+        def score(number: int) -> float:
+            return trajectory_of(program, valset[number], self.metric, self.threshold).score
+
+        scores = dict(each_in_threads(score, range(len(valset)), self.threads))
+        return sum(scores[number] for number in range(len(valset))) / len(valset)
 
 
 def _lm_of(program: dspy.Module) -> str:

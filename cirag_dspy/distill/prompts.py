@@ -62,7 +62,8 @@ def compile_prompts(
         lm: The LM of predictors that have none of their own.
         prompt_lm: Writes instructions (``mipro``, ``gepa``); without it ``lm`` does.
         threshold: A run of the teacher is shown if it scores at least this; above 0.
-        threads: Questions at a time when candidates are scored.
+        threads: Questions at a time, of the teacher and when candidates are scored. The result does not depend on it,
+            and no question is asked again because it takes long.
         seed: The same seed, models and data give the same program.
         options: Of the optimizer, as DSPy names them (``known_options``). Defaults that are not DSPy's: no labelled
             demonstrations; GEPA's budget is ``auto="light"``; MIPROv2's ``auto`` is off as soon as ``num_candidates``

@@ -1,5 +1,7 @@
 """The teacher's runs, and DSPy's bootstrapping with our choice of demonstrations."""
 
+import threading
+
 import dspy
 import pytest
 from dspy.utils.exceptions import LMAuthError
@@ -118,14 +120,16 @@ def test_a_second_round_is_hotter_and_fresh(program):
         return PlannedLM(wrong=[WHO] if len(heats) < 1 else [])(messages)
 
     def metric(gold, pred, trace=None):
-        heats.append((program.integration.integrate.lm.kwargs.get("temperature"), pred.answer))
+        heats.append(pred.answer)
         return exact(gold, pred)
 
     teacher, _ = taught_by(program, reply, metric=metric, rounds=2)
     cold = program.integration.integrate.lm
     assert not teacher.run(EXAMPLES[2], 0).kept
     assert teacher.run(EXAMPLES[2], 1).kept
-    assert heats == [(None, "something else"), (1.0, "Ada Brook")]
+    assert heats == ["something else", "Ada Brook"]
+    hot = teacher._program_for(EXAMPLES[2], 1).integration.integrate.lm
+    assert (hot.kwargs["temperature"], hot.kwargs["rollout_id"]) == (1.0, 1)
     assert program.integration.integrate.lm is cold
     assert teacher.counts() == (1, {})
 
@@ -178,3 +182,42 @@ def test_a_dspy_that_cannot_be_steered_is_refused():
     with pytest.raises(RunError, match=r"dspy 3\.4.* cannot be steered: .*compile does not use Gone; install dspy 3.4"):
         _looking_up(dspy.BootstrapFewShotWithRandomSearch.compile, Gone=1)
     assert dspy.BootstrapFewShotWithRandomSearch.compile.__globals__.get("Gone") is None
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_questions_are_run_in_threads_and_the_runs_do_not_depend_on_them(program, threads):
+    """Two of the questions at a time wait for each other; one by one they would wait for ever."""
+    barrier = threading.Barrier(2 if threads > 1 else 1)
+
+    def metric(gold, pred, trace=None):
+        if gold.question in (WHO, OLDER):
+            barrier.wait(timeout=20)
+        return exact(gold, pred)
+
+    teacher, engine = taught_by(program, PlannedLM(wrong=[WHERE]), metric=metric, threads=threads, ahead=4)
+    compiled = bootstrap(teacher, program, EXAMPLES, 4)
+    assert teacher.counts() == (3, {"below threshold": 1})
+    assert [demo.question for demo in compiled.cascade.triples.demos] == [WHICH, WHO, OLDER]
+    assert len(engine.prompts) == 11
+
+
+def test_no_more_is_run_than_one_by_one(program):
+    teacher, _ = taught_by(program, PlannedLM(wrong=[WHICH]), threads=8)
+    bootstrap(teacher, program, EXAMPLES, 2)
+    assert teacher.counts() == (2, {"below threshold": 1})  # the last question was not needed
+
+
+def test_a_program_is_not_changed_while_others_run_it(program):
+    shown = dspy.Example(
+        question=WHO, query=WHO, facts="1. a", core="1", thought="t", next_query="none", augmented=True
+    )
+    program.integration.integrate.demos = [shown]
+    seen = []
+
+    def reply(messages):
+        seen.append(program.integration.integrate.demos)
+        return PlannedLM()(messages)
+
+    teacher, _ = taught_by(program, reply, rounds=2)
+    teacher.prepare(EXAMPLES, 4)
+    assert all(demos == [shown] for demos in seen) and len(seen) == 11

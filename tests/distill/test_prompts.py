@@ -7,6 +7,7 @@ import sys
 import threading
 
 import dspy
+import dspy.evaluate.evaluate as evaluating
 import pytest
 from dspy.utils.exceptions import LMAuthError
 
@@ -106,6 +107,22 @@ def test_random_search(program):
         "Ada Brook was born in",
         "Velden lies on the river",
     ]
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_slow_question_is_asked_once(name, program, monkeypatch):
+    """DSPy submits the last questions again after 120 seconds; here no executor has a time limit."""
+    limits = []
+
+    class Executor(evaluating.ParallelExecutor):
+        def __init__(self, *args, **options):
+            super().__init__(*args, **options)
+            limits.append(self.timeout)
+
+    monkeypatch.setattr(evaluating, "ParallelExecutor", Executor)
+    compiled_by(name, program)
+    assert limits and set(limits) == {0}
+    assert evaluating.ParallelExecutor is Executor
 
 
 def test_an_alias_says_what_it_ran(program):
