@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cirag_dspy.corpus.ingest import Document, read_corpus
     from cirag_dspy.lms import load_lm
     from cirag_dspy.modules.extract import Extract, extract_missing
+    from cirag_dspy.modules.streaming import StepMessages, listeners
     from cirag_dspy.schema import Citation, Hop, Passage, Triple
     from cirag_dspy.systems.cirag import CIRAGModule
     from cirag_dspy.systems.d2f_reag import D2FReAG
@@ -62,7 +63,9 @@ _WHERE = {
     "NativeRAG": "cirag_dspy.systems.native_rag",
     "Passage": "cirag_dspy.schema",
     "ReAct": "cirag_dspy.systems.react",
+    "StepMessages": "cirag_dspy.modules.streaming",
     "Triple": "cirag_dspy.schema",
+    "listeners": "cirag_dspy.modules.streaming",
     "extract_missing": "cirag_dspy.modules.extract",
     "load": "cirag_dspy.artifact",
     "load_benchmark": "cirag_dspy.benchmarks",
@@ -89,8 +92,10 @@ __all__ = [
     "NativeRAG",
     "Passage",
     "ReAct",
+    "StepMessages",
     "Triple",
     "extract_missing",
+    "listeners",
     "load",
     "load_benchmark",
     "load_lm",

@@ -46,11 +46,14 @@ class Module(dspy.Module):
         abandoned = threading.Event()
         token = _abandoned.set(abandoned)
         try:
-            # By way of object: DSPy warns whoever takes ``forward`` from a module.
-            return await dspy.asyncify(object.__getattribute__(self, "forward"))(*args, **kwargs)
+            return await dspy.asyncify(self._run)(*args, **kwargs)
         finally:
             abandoned.set()
             _abandoned.reset(token)
+
+    def _run(self, *args: Any, **kwargs: Any) -> Any:
+        # By way of object: DSPy warns whoever takes ``forward`` from a module.
+        return object.__getattribute__(self, "forward")(*args, **kwargs)
 
     def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
         """The state of each predictor; with ``json_mode`` in plain values.

@@ -11,6 +11,7 @@ from cirag_dspy.modules.base import Module
 from cirag_dspy.modules.grounding import holds_answer
 from cirag_dspy.modules.reader import Reader, passage_line, read_answer
 from cirag_dspy.modules.search import SearchIndex
+from cirag_dspy.modules.streaming import tell
 from cirag_dspy.schema import Evidence, Level
 from cirag_dspy.signatures import AnswerIfSufficient
 from cirag_dspy.text import is_refusal, one_line
@@ -77,7 +78,9 @@ class Cascade(Module):
             reply = ask(getattr(self, level), inputs, tries=1)
             answer = read_answer(reply["answer"])
             invented = self.grounded and not holds_answer(lines, answer, question)
-            if not (reply.problem or is_refusal(answer) or invented):
+            sufficient = not (reply.problem or is_refusal(answer) or invented)
+            tell("gate", level=level, sufficient=sufficient)
+            if sufficient:
                 thought = one_line(reply["thought"])
                 return dspy.Prediction(answer=answer, level=level, thought=thought, context=ids, refused=refused)
             refused.append(level)

@@ -9,6 +9,7 @@ import dspy
 from cirag_dspy.modules.base import Module
 from cirag_dspy.modules.extract import Extract, extract_missing
 from cirag_dspy.modules.search import SearchIndex
+from cirag_dspy.modules.streaming import tell
 from cirag_dspy.schema import Triple
 
 
@@ -53,11 +54,13 @@ class Construct(Module):
         Returns:
             A prediction with ``passages`` (ids, best first) and ``candidates`` (triples: the N best, or all).
         """
+        tell("hop", query=query)
         hits = self.index.search(query, self.k)
         ids = [hit.passage.id for hit in hits]
         if self.extract is not None:
             extract_missing(self.index, self.extract, [hit.passage for hit in hits], threads=self.threads)
         ordered = distinct_facts(self.index, ids, exclude)
+        tell("facts", facts=len(ordered), passages=len(ids))
         candidates = self.index.rank(query, ordered, self.n) if self.rank else ordered
         return dspy.Prediction(passages=ids, candidates=candidates)
 

@@ -8,6 +8,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from itertools import islice
 from typing import TypeVar
 
+import dspy
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -28,9 +30,15 @@ def each_in_threads(function: Callable[[T], R], items: Iterable[T], threads: int
     running: dict[Future[R], T] = {}
     failed: Future[R] | None = None
 
+    def work(item: T) -> R:
+        if dspy.settings.send_stream is None:
+            return function(item)
+        with dspy.context(send_stream=None):  # only the thread that DSPy started can write to a caller's stream
+            return function(item)
+
     def top_up() -> None:
         for item in islice(source, threads - len(running)):
-            running[pool.submit(contextvars.copy_context().run, function, item)] = item
+            running[pool.submit(contextvars.copy_context().run, work, item)] = item
 
     try:
         top_up()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 
 from cirag_dspy.modules.search import SearchIndex
+from cirag_dspy.modules.streaming import tell
 from cirag_dspy.schema import Hop, Passage
 from cirag_dspy.text import match_key, one_line
 
@@ -27,6 +28,7 @@ class Trail:
     def search(self, query: str, thought: str = "") -> list[Passage]:
         """The passages of ``query``, best first; ``thought`` says why it was asked."""
         query = one_line(query)
+        tell("hop", query=query)
         passages = [hit.passage for hit in self._index.search(query, self._k)]
         self.hops.append(Hop(query, tuple(passage.id for passage in passages), (), thought, (), ""))
         self._found.append(passages)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+import dspy
+
 from cirag_dspy.modules.base import Module
 from cirag_dspy.modules.extract import Extract
+from cirag_dspy.modules.streaming import check_listeners, tell
 
 
 class Of:
@@ -34,8 +37,27 @@ class System(Module):
     Every setting of its constructor can be read, and changed, under the name that it has there.
     """
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """As ``dspy.Module``; a caller who streams is told the answer.
+
+        Raises:
+            RunError: A listener can't read the replies.
+        """
+        check_listeners()
+        return _told(super().__call__(*args, **kwargs))
+
+    def _run(self, *args: Any, **kwargs: Any) -> Any:
+        check_listeners()
+        return _told(super()._run(*args, **kwargs))
+
     def settings(self) -> dict[str, Any]:
         """The settings that build this very system again, over whatever index, as they are now."""
         names = [name for name in inspect.signature(type(self).__init__).parameters if name not in ("self", "index")]
         values = {name: getattr(self, name) for name in names}
         return {name: value.calls if isinstance(value, Extract) else value for name, value in values.items()}
+
+
+def _told(prediction: Any) -> Any:
+    if isinstance(prediction, dspy.Prediction):  # optimizers replace ``forward``
+        tell("answer", answer=str(prediction.get("answer") or ""), level=str(prediction.get("level") or ""))
+    return prediction

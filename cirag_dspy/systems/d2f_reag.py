@@ -12,6 +12,7 @@ from cirag_dspy.modules.judge import Relevance, Reliability
 from cirag_dspy.modules.reader import cite_answer
 from cirag_dspy.modules.reason import Reason, Reasoning, Update
 from cirag_dspy.modules.search import SearchIndex
+from cirag_dspy.modules.streaming import tell
 from cirag_dspy.schema import Citation, Hop, Passage
 from cirag_dspy.systems.base import System
 from cirag_dspy.systems.limits import require_at_least, require_share
@@ -114,6 +115,7 @@ class D2FReAG(System):
 
     def _solve(self, run: _Run, question: str) -> _Step:
         """Stages I and II for one question."""
+        tell("hop", query=question)
         passages = tuple(hit.passage for hit in self.index.search(question, self.k))
         reasoning = Reasoning("", "")
         if passages:

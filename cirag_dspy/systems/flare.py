@@ -7,6 +7,7 @@ import dspy
 from cirag_dspy.modules.draft import Draft
 from cirag_dspy.modules.reader import Reader, cite_answer
 from cirag_dspy.modules.search import SearchIndex, interleave
+from cirag_dspy.modules.streaming import tell
 from cirag_dspy.modules.thoughts import ContinueThoughts, stated_answer, why_it_ends
 from cirag_dspy.schema import Hop
 from cirag_dspy.systems.base import Of, System
@@ -91,4 +92,5 @@ class FLARE(System):
         return hops, stopped
 
     def _search(self, query: str) -> tuple[str, ...]:
+        tell("hop", query=query)
         return tuple(hit.passage.id for hit in self.index.search(query, self.k))

@@ -6,6 +6,7 @@ import dspy
 
 from cirag_dspy.modules.reader import Reader, cite_answer
 from cirag_dspy.modules.search import SearchIndex, interleave
+from cirag_dspy.modules.streaming import tell
 from cirag_dspy.modules.thoughts import ContinueThoughts, is_inference, stated_answer, why_it_ends
 from cirag_dspy.schema import Hop, Passage
 from cirag_dspy.systems.base import System
@@ -69,6 +70,8 @@ class IRCoT(System):
         hops: list[Hop] = []
         query, stopped = question, ""
         while not stopped:
+            if query:
+                tell("hop", query=query)
             found = [hit.passage for hit in self.index.search(query, self.k)] if query else []
             for passage in found:
                 if len(collected) < self.keep:

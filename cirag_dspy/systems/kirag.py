@@ -12,6 +12,7 @@ from cirag_dspy.modules.construct import distinct_facts
 from cirag_dspy.modules.extract import Extract, extract_missing
 from cirag_dspy.modules.reader import Reader, cite_answer
 from cirag_dspy.modules.search import SearchIndex
+from cirag_dspy.modules.streaming import tell
 from cirag_dspy.schema import Evidence, Hop, Triple
 from cirag_dspy.systems.base import System
 from cirag_dspy.systems.limits import require_at_least
@@ -81,6 +82,7 @@ class KiRAG(System):
             found = self._retrieve(query)
             retrieved |= dict.fromkeys(found)
             facts = distinct_facts(self.index, list(retrieved), exclude=chain)
+            tell("facts", facts=len(facts), passages=len(retrieved))
             ranked = self.index.rank_scored(aligner_query(question, chain), facts, self.n)
             for triple, score in ranked:
                 scores[triple] = max(score, scores.get(triple, score))
@@ -114,6 +116,7 @@ class KiRAG(System):
 
     def _retrieve(self, query: str) -> list[str]:
         """Ids of the passages nearest to ``query``, their triples extracted."""
+        tell("hop", query=query)
         passages = [hit.passage for hit in self.index.search(query, self.k)]
         if self.extract is not None:
             extract_missing(self.index, self.extract, passages, threads=self.threads)

@@ -6,6 +6,7 @@ import dspy
 
 from cirag_dspy.modules.reader import Reader, cite_answer
 from cirag_dspy.modules.search import SearchIndex
+from cirag_dspy.modules.streaming import tell
 from cirag_dspy.schema import Hop
 from cirag_dspy.systems.base import System
 from cirag_dspy.systems.limits import require_at_least
@@ -32,6 +33,7 @@ class NativeRAG(System):
         ``passages`` (ids, best first) and ``hops`` (one).
         """
         question = one_line(question)
+        tell("hop", query=question)
         passages = [hit.passage for hit in self.index.search(question, self.k)]
         answer = self.reader(question=question, passages=passages).answer if passages else ""
         ids = tuple(passage.id for passage in passages)

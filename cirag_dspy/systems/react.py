@@ -7,6 +7,7 @@ import dspy
 from cirag_dspy.modules.act import Act
 from cirag_dspy.modules.reader import Reader, cite_answer, passage_line, read_answer
 from cirag_dspy.modules.search import SearchIndex, interleave
+from cirag_dspy.modules.streaming import tell
 from cirag_dspy.schema import Hop
 from cirag_dspy.systems.base import System
 from cirag_dspy.systems.limits import require_at_least
@@ -85,4 +86,5 @@ class ReAct(System):
         return "", hops, "max_hops"
 
     def _search(self, query: str) -> tuple[str, ...]:
+        tell("hop", query=query)
         return tuple(hit.passage.id for hit in self.index.search(query, self.k))
