@@ -67,8 +67,9 @@ def ask(
             common.extracted_by(opened, triples_writer(extractor, extracts[0]))
         if extracts:
             _say_what_lacks(opened, prediction.passages)
+        sources = opened.sources_of(citation.passage_id for citation in prediction.get("citations") or [])
     if as_json:
-        common.print_json(_as_dict(prediction, meter.snapshot()))
+        common.print_json(_as_dict(prediction, meter.snapshot(), sources))
     else:
         _show(prediction, meter.snapshot(), quiet)
     common.say_cut(meter.snapshot(), max_tokens)
@@ -89,11 +90,14 @@ def _say_what_lacks(index: CorpusIndex, ids: list[str]) -> None:
         common.say(f"note: the facts of {cut} of {len(ids)} passages found are cut off; index --max-tokens gives more")
 
 
-def _as_dict(prediction: Any, lm: dict[str, Any]) -> dict[str, Any]:
+def _as_dict(prediction: Any, lm: dict[str, Any], sources: dict[str, list[str]]) -> dict[str, Any]:
     return {
         "answer": prediction.answer,
         "level": prediction.get("level"),
-        "citations": [dataclasses.asdict(citation) for citation in prediction.get("citations") or []],
+        "citations": [
+            {**dataclasses.asdict(citation), "sources": sources.get(citation.passage_id, [])}
+            for citation in prediction.get("citations") or []
+        ],
         "passages": prediction.passages,
         "hops": [
             {

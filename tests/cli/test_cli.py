@@ -81,6 +81,7 @@ def test_index_and_ask(corpus, tmp_path):
         answer = json.loads(asked.stdout)
         assert (answer["answer"], answer["level"], answer["lm"]["calls"]) == ("Harbor", "triples", 2)
         assert answer["citations"][0]["title"] == "Harbor"
+        assert answer["citations"][0]["sources"] == [f"{corpus.name}/harbor.md"]
         shown = cli("ask", "When was the harbor built?", "--index", out, *lm)
         assert shown.stdout.splitlines()[0] == "Harbor"
         assert shown.stdout.splitlines()[1].startswith("  [1] Harbor: ")

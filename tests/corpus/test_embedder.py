@@ -184,6 +184,13 @@ def test_a_model_that_cannot_be_had_says_what_to_do(no_network, tmp_path):
 
 
 @pytest.mark.slow
+def test_tokens_beyond_the_window():
+    # 256 tokens, two of them special: a Chinese letter is one, so is each "word".
+    texts = ["short", "北" * 254, "北" * 255, "word " * 800, ""]
+    assert Embedder().beyond_window(texts) == [0, 0, 1, 546, 0]
+
+
+@pytest.mark.slow
 def test_a_traced_query_has_the_vector_of_the_model():
     embedder = Embedder()
     for text in ("Who?", "word " * 400, "北京 Łódź", ""):
