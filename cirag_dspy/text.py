@@ -1,4 +1,4 @@
-"""Plain text: sentences, words, normalisation, refusals and short answers. No model, no I/O."""
+"""Plain text: sentences, words, normalisation and refusals. No model, no I/O."""
 
 from __future__ import annotations
 
@@ -12,6 +12,12 @@ import regex
 
 # Letters with the marks that belong to them: Python's own \\w tears "हिन्दी" apart at its vowel signs.
 _WORD = regex.compile(r"[\p{L}\p{N}_][\p{L}\p{N}\p{M}_]*")
+_LETTER = r"[\p{L}\p{N}\p{M}_]"
+_SIGNED = regex.compile(
+    rf"(?<!{_LETTER})\p{{L}}[-−](?!{_LETTER})"
+    rf"|(?:(?<!{_LETTER})[-−](?=\p{{N}})|(?<![\p{{L}}\p{{N}}\p{{M}}_.])\.(?=\p{{L}}))?"
+    rf"[\p{{L}}\p{{N}}_]{_LETTER}*(?:\${_LETTER}+)*[+#♯♭]*"
+)
 _INVISIBLE = regex.compile(r"\p{Cf}+")  # soft hyphens, joiners, direction marks: spelling, not meaning
 # Scripts that write no blanks between words, and Korean, which writes particles onto them.
 _UNSPACED = (
@@ -108,13 +114,6 @@ _EMPTY_QUERY = re.compile(
     r"|no(?: further| more| next| other)?(?: search)? (?:query|queries|questions?|search|searches|information)"
     r"(?: is| are)?(?: needed| required| necessary)?)"
     r"(?:\W*$|\s*[.;]|\s+[—–-]\s|\s*[(,]\s*(?-i:[a-z])))",
-    re.I,
-)
-# "The answer is:" counts at the start of a line or sentence and after a connective, not inside "I can't determine the
-# answer: ...".
-_ANSWER_LEAD = re.compile(
-    r"^(?:.{0,400}?[.!?,;]\s+)?(?:(?:so|thus|hence|therefore)[,:]?\s+)?(?:the\s+|my\s+)?(?:final\s+|short\s+)?"
-    r"answer(?:\s+to\s+(?:the|this|your)\s+question)?\s*(?:is\s*:?|:)\s*",
     re.I,
 )
 
@@ -216,14 +215,19 @@ def content_words(text: str) -> set[str]:
     return set(words(text)) - FUNCTION_WORDS
 
 
-def match_key(text: str) -> str:
-    """Key under which two spellings of a name or title count as the same: words only, accents kept.
+def signed_words(text: str) -> list[str]:
+    """Words with the signs that tell them apart: ``C++`` from ``C#``, ``-5`` from ``5``, ``.NET`` from ``NET``, ``A+``
+    from ``A-``, ``Ke$ha`` from ``Ke ha``.
+    """
+    return [token.replace("−", "-") for token in _SIGNED.findall(_folded(text))]
 
-    Symbols that tell names apart (``C++`` from ``C#``) stay when a text has no letters or digits besides one.
+
+def match_key(text: str) -> str:
+    """Key under which two spellings of a name or title count as the same: words only, accents kept, and of the symbols
+    those that tell words apart (``C++`` from ``C#``). All symbols stay where a text has no letters or digits but one.
     """
     folded = _folded(text)
-    key = " ".join(_WORD.findall(folded))
-    return "".join(folded.split()) if len(key) <= 1 else key
+    return " ".join(signed_words(text)) if len(" ".join(_WORD.findall(folded))) > 1 else "".join(folded.split())
 
 
 def normalize_answer(text: str) -> str:
@@ -234,36 +238,21 @@ def normalize_answer(text: str) -> str:
 
 
 def is_refusal(answer: str | None) -> bool:
-    """Whether an answer counts as a refusal (``Suf(a) = 0`` in CIRAG eq. 6): no words, or exactly a refusal phrase.
+    """Whether an answer counts as a refusal (``Suf(a) = 0`` in CIRAG eq. 6): neither words nor a sign that can
+    be an answer (``∞``), or exactly a refusal phrase.
 
     Exact match after normalisation, never a substring: "Unknown Pleasures" is an answer. So are only whole sentences
     that begin as a refusal does: "Unanswerable. The evidence is silent.", "The question cannot be answered from ..."
     """
-    answer = answer or ""
-    return not words(answer) or normalize_answer(answer) in _REFUSALS or bool(_REFUSED_IN_A_SENTENCE.match(answer))
+    answer = (answer or "").replace("’", "'")
+    if not words(answer):
+        return not any(not sign.isascii() and unicodedata.category(sign) in ("Sc", "Sm", "So") for sign in answer)
+    return normalize_answer(answer) in _REFUSALS or bool(_REFUSED_IN_A_SENTENCE.match(answer))
 
 
 def is_empty_query(query: str | None) -> bool:
     """Whether a next-hop query says that there is none, with or without a reason behind it."""
     return not words(query or "") or bool(_EMPTY_QUERY.match(query or ""))
-
-
-def short_answer(text: str) -> str:
-    """The bare answer inside what a reader LM wrote: the first line that says something, without "The answer is:",
-    wrapping quotes, markdown emphasis or a closing full stop. Initials keep their stop ("Washington, D.C.").
-    """
-    line = next(filter(None, map(_bare, text.splitlines())), "")
-    if len(line) > 1 and line[0] in "\"'“‘" and line[-1] in "\"'”’" and not set(line[1:-1]) & set('"“”'):
-        line = line[1:-1].strip()
-    if line.endswith(".") and not re.search(r"\b(?:\w\.)+$|\b(?:Jr|Sr|Inc|Ltd|Co|Corp|St)\.$", line):
-        line = line[:-1].rstrip().rstrip("*_`")
-    return line
-
-
-def _bare(line: str) -> str:
-    """A line without fences, bullets, tags, boxes, emphasis or the words that announce an answer."""
-    line = re.sub(r"^\s*(?:```\w*|[-•]\s+)|</?answer>|\\boxed\{([^{}]*)\}", r"\1", line, flags=re.I)
-    return _ANSWER_LEAD.sub("", line.strip().lstrip("*_`# "), count=1).strip().strip("*_`").strip()
 
 
 def word_f1(some: Sequence[str], others: Sequence[str]) -> float:

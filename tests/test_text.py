@@ -8,7 +8,6 @@ from cirag_dspy.text import (
     match_key,
     normalize_answer,
     one_line,
-    short_answer,
     split_sentences,
     word_count,
     words,
@@ -63,38 +62,6 @@ def test_one_line_cannot_open_or_close_a_field():
     safe = one_line(hostile)
     assert len(safe.splitlines()) == 1
     assert "[[ ## answer ## ]]" not in safe
-
-
-@pytest.mark.parametrize(
-    ("reply", "answer"),
-    [
-        ("The answer is: Paris.", "Paris"),
-        ("The answer is: **Paris**.", "Paris"),
-        ("So the final answer is 42.", "42"),
-        ("They met in 1950, therefore Answer: Rome", "Rome"),
-        ("**Paris**", "Paris"),
-        ('"Paris"', "Paris"),
-        ("Washington, D.C.", "Washington, D.C."),
-        ("Martin Luther King Jr.", "Martin Luther King Jr."),
-        ("Yes.", "Yes"),
-        ("\n\nParis\nbecause it is", "Paris"),
-        ("The answer to this question is:\n\nParis", "Paris"),
-        ("**Answer:**\nParis", "Paris"),
-        ("The answer is:", ""),
-        ("```\nParis\n```", "Paris"),
-        ("- Paris", "Paris"),
-        ("\\boxed{Paris}", "Paris"),
-        ("<answer>Paris</answer>", "Paris"),
-        ('"Heroes" by "Bowie"', '"Heroes" by "Bowie"'),
-        (
-            "I cannot determine the answer: the evidence is silent",
-            "I cannot determine the answer: the evidence is silent",
-        ),
-        ("", ""),
-    ],
-)
-def test_short_answer(reply, answer):
-    assert short_answer(reply) == answer
 
 
 @pytest.mark.parametrize(
@@ -183,12 +150,24 @@ def test_a_query_about_nothing_is_a_query():
         assert not is_empty_query(query)
 
 
+def test_signs_can_be_answers():
+    assert not is_refusal("∞") and not is_refusal("€") and is_refusal("—") and is_refusal("|")
+    assert is_refusal("I don’t know.")
+
+
 def test_words_and_keys_keep_scripts_apart():
     assert words("Beyoncé’s Łódź") == ["beyoncé", "s", "łódź"]
     assert words("Cafe\u0301") == words("Caf\u00e9")
     assert match_key("北京") == "北京" != match_key("上海")
     assert match_key("Beyoncé") != match_key("Beyonce")
     assert match_key("C++") != match_key("C#")
+    assert match_key("the C++ language") != match_key("the C# language") != match_key("the C language")
+    assert match_key("-5 degrees") == match_key("−5 degrees") != match_key("5 degrees")
+    assert match_key(".NET Core") != match_key("Net Core")
+    assert match_key("grade A+") != match_key("grade A-") != match_key("grade A")
+    assert match_key("F♯ major") != match_key("F major")
+    assert match_key("Ke$ha album") != match_key("Ke ha album")
+    assert match_key("A-level, 1939-1945.") == match_key("a level 1939–1945")
     assert match_key("O’Neil") == match_key("O'Neil")
 
 

@@ -9,6 +9,8 @@ import dspy
 
 from cirag_dspy.modules.ask import Reply, ask
 from cirag_dspy.modules.base import Module
+from cirag_dspy.replies.answers import unmarked
+from cirag_dspy.replies.jsontext import as_text, load_json, payload
 from cirag_dspy.schema import Hop
 from cirag_dspy.signatures import NextAction
 from cirag_dspy.text import one_line
@@ -61,14 +63,38 @@ def read_action(text: str) -> tuple[str, str]:
     Read are ``search[...]`` anywhere, also with its closing bracket missing, and at the beginning ``search: ...``,
     ``search("...")`` or JSON. What an LM writes behind it, such as an observation of its own making, does not count.
     """
-    if match := _BRACKETED.search(text):
+    if called := _called(text):
+        kind, argument = called
+    elif match := _BRACKETED.search(text):
         kind, argument = match[1], match[2]
-    elif match := _BARE.match(text.strip()):
+    elif match := _BARE.match(unmarked(text)):
         opened, kind, opened_too, argument = match.groups()
         argument = argument.rstrip(" " + "".join(_CLOSING.get(mark, "") for mark in opened + opened_too))
     else:
         return "", ""
-    return kind.lower(), one_line(argument).strip("\"'“”` ")
+    return kind.lower(), one_line(unmarked(argument))
+
+
+def _called(text: str) -> tuple[str, str] | None:
+    """The action of a tool call, ``{"name": "search", "arguments": {"query": "Ada"}}``; ``None`` if it is none."""
+    call = load_json(text)
+    for _ in range(5):
+        call = call[0] if isinstance(call, list) and call else call
+        if not isinstance(call, dict):
+            return None
+        named = {str(key).lower(): value for key, value in call.items()}
+        for name in ("name", "tool", "tool_name", "action", "function", "type"):
+            kind = str(named.pop(name, "") if isinstance(named.get(name), str) else "").lower()
+            if kind in ("search", "finish"):
+                inner = payload({key: value for key, value in named.items() if key not in ("id", "type")})
+                texts = (
+                    [inner] if isinstance(inner, str) else list(inner.values()) if isinstance(inner, dict) else inner
+                )
+                return kind, next((text for text in texts if isinstance(text, str)), "")
+        if len(named) == 1 and (kind := next(iter(named))) in ("search", "finish"):
+            return kind, as_text(payload(named[kind]), "query")
+        call = next((value for value in named.values() if isinstance(value, (dict, list))), None)
+    return None
 
 
 def _written(reply: Reply) -> str:

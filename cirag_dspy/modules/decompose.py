@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 
@@ -12,6 +11,8 @@ from cirag_dspy.modules.ask import Reply, ask
 from cirag_dspy.modules.base import Module
 from cirag_dspy.modules.parse import says_nothing
 from cirag_dspy.modules.reason import Reasoning
+from cirag_dspy.replies.answers import unmarked
+from cirag_dspy.replies.jsontext import as_text, load_json, payload
 from cirag_dspy.signatures import DecomposeQuestion, RewriteQuestions
 from cirag_dspy.text import one_line, words
 
@@ -75,18 +76,21 @@ def parse_questions(text: str) -> list[str]:
     questions = []
     for line in lines:
         body = _LEAD.sub("", line, count=1)
-        question = one_line(body.strip().strip("\"'“”,[]*`"))
+        question = one_line(unmarked(body.strip().strip(",[]")))
         if words(question) and not question.endswith(":") and (body != line or question.endswith(_ASKS)):
             questions.append(question)
     return questions
 
 
 def _json_strings(text: str) -> list[str]:
-    try:
-        value = json.loads(text) if text.lstrip().startswith("[") else []
-    except (ValueError, RecursionError):
-        return []
-    return [f"- {one_line(item)}" for item in value if isinstance(item, str)]
+    value = payload(load_json(text))
+    if isinstance(value, dict):
+        value = next((part for part in value.values() if isinstance(part, list)), list(value.values()))
+    items = [item for item in value if isinstance(item, (str, dict))] if isinstance(value, list) else []
+    return [
+        f"- {one_line(as_text(next(iter(item.values())) if isinstance(item, dict) and item else item))}"
+        for item in items
+    ]
 
 
 def _questions(reply: Reply) -> list[str]:

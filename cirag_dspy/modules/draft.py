@@ -13,6 +13,7 @@ from cirag_dspy.errors import ModelError
 from cirag_dspy.modules.ask import ask
 from cirag_dspy.modules.base import Module
 from cirag_dspy.modules.thoughts import first_sentence, no_thought, so_far
+from cirag_dspy.replies.thinking import without_thinking
 from cirag_dspy.signatures import DraftThought
 from cirag_dspy.text import one_line, words
 
@@ -76,7 +77,7 @@ def masked_query(sentence: str, tokens: Sequence[tuple[bytes, float]], threshold
         if math.exp(logprob) <= threshold:
             unsure.append((start, len(text)))
     spelled = re.compile(r"\s+".join(map(re.escape, sentence.split())))
-    place = spelled.search(text, text.rfind("</think>") + 1)
+    place = spelled.search(text, max(0, text.rfind(without_thinking(text))))
     if place is None:
         return sentence
 

@@ -13,7 +13,7 @@ from cirag_dspy.modules.ask import Reply, ask
 from cirag_dspy.modules.base import Module
 from cirag_dspy.modules.integrate import read_query
 from cirag_dspy.modules.knowledge import Knowledge
-from cirag_dspy.modules.queries import load_json
+from cirag_dspy.replies.jsontext import as_text, load_json, payload
 from cirag_dspy.signatures import IdentifyEntities
 from cirag_dspy.text import match_key, one_line, word_count
 
@@ -76,7 +76,7 @@ def _rows(text: str) -> list[list[str]]:
             rows.append(line.split("|") if "|" in line else line.split(": ", 1))
         else:
             with suppress(RecursionError):  # nothing that deep names an entity
-                rows += _json_rows(value)
+                rows += _json_rows(payload(value))
     return rows
 
 
@@ -91,7 +91,7 @@ def _json_rows(value: Any) -> Iterator[list[str]]:
         if name is None:
             yield from ([key, *_strings(queries)] for key, queries in value.items())
         else:
-            yield [str(value[name]), *_strings([value[key] for key in value if key != name])]
+            yield [as_text(value[name]), *_strings([value[key] for key in value if key != name])]
 
 
 def _strings(value: Any) -> list[str]:

@@ -10,6 +10,7 @@ import dspy
 from cirag_dspy.modules.ask import Inputs, Reply, ask
 from cirag_dspy.modules.base import Module
 from cirag_dspy.modules.parse import parse_core, says_nothing
+from cirag_dspy.replies.answers import unmarked
 from cirag_dspy.schema import Hop, Triple
 from cirag_dspy.signatures import NO_QUERY, Integrate, IntegrateByCopying
 from cirag_dspy.text import is_empty_query, one_line
@@ -101,7 +102,7 @@ def write_decision(
 
 def read_query(text: str) -> str:
     """A query without its quotes and what a model adds on further lines; empty if it says that there is none."""
-    query = one_line(next(filter(None, map(str.strip, text.splitlines())), "").strip('"“”` '))
+    query = one_line(unmarked(next(filter(None, map(str.strip, text.splitlines())), "")))
     return "" if is_empty_query(query) else query
 
 

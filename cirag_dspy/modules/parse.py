@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from cirag_dspy.replies.answers import unmarked
+from cirag_dspy.replies.jsontext import as_line, as_text, load_json, payload
 from cirag_dspy.schema import Triple
-from cirag_dspy.text import match_key, one_line, word_f1, words
+from cirag_dspy.text import match_key, one_line, signed_words, word_f1, words
 
 Fields = tuple[str, str, str]
 
@@ -21,6 +23,7 @@ _BULLET = re.compile(r"^\s*(?:[-*•]\s+|\(?\d{1,3}[.):]\s+)")
 _NUMBER_WORDS = re.compile(r"\b(?:and|facts?|numbers?|triples?|nos?)\b", re.I)
 _FRONT_NUMBER = re.compile(r"^\s*(?:[-*•]\s*)?(?:fact\s*)?[\[(#]?(\d{1,3})[\]).:]+\s*", re.I)
 _DECORATION = re.compile(r"^```|^\s*[{}\[\],]*\s*$|^[\w \"']{1,20}:\s*[\[{]?$|^[\s|:-]+$")
+_ALIKE = 0.6  # KiRAG's threshold
 _OPENING = re.compile(r"[\[{](?=\s*[\"\[{])")
 _GROUPS = re.compile(r"\([^()]*\)|<[^<>]*>")
 _HEADERS = ({"head", "subject"}, {"relation", "predicate"})
@@ -63,15 +66,16 @@ def says_nothing(text: str) -> bool:
 def parse_core(text: str, candidates: Sequence[Triple]) -> tuple[list[Triple], int]:
     """Candidates chosen by a reply, in the reply's order, and how many of its choices are no candidate.
 
-    Takes the numbers of the prompt (1-based) and, where the reply copies facts instead, matches the text back. What is
-    no candidate cannot enter (provenance is exact). Only what stands before the first blank line counts; explanations
-    come after it.
+    Takes the numbers of the prompt (1-based) and, where the reply copies facts instead, matches the text back: the very
+    text first, then the number in front of it where that fact is like it, then the same words with their signs, then
+    most words. What is no candidate cannot enter (provenance is exact). Only what stands before the first blank line
+    counts; explanations come after it.
     """
     chosen: dict[Triple, None] = {}
     rejected = 0
-    by_text = {match_key(triple.text): triple for triple in reversed(candidates)}
-    for line in re.split(r"\n\s*\n", text.strip())[0].splitlines():
-        for triple in [] if says_nothing(line) else _choices(line, candidates, by_text):
+    offered = _Offered(candidates)
+    for line in _core_lines(text):
+        for triple in [] if line not in offered.exact and says_nothing(line) else _choices(line, offered):
             if triple is None:
                 rejected += 1
             else:
@@ -79,36 +83,78 @@ def parse_core(text: str, candidates: Sequence[Triple]) -> tuple[list[Triple], i
     return list(chosen), rejected
 
 
-def _choices(line: str, candidates: Sequence[Triple], by_text: Mapping[str, Triple]) -> list[Triple | None]:
+class _Offered:
+    """Candidates by their number, their text and their words."""
+
+    def __init__(self, candidates: Sequence[Triple]) -> None:
+        self.candidates = candidates
+        self.exact = {one_line(triple.text): triple for triple in reversed(candidates)}
+        self.loose = {match_key(triple.text): triple for triple in reversed(candidates)}
+
+    def numbered(self, number: int) -> Triple | None:
+        return self.candidates[number - 1] if 1 <= number <= len(self.candidates) else None
+
+    def nearest(self, text: str) -> Triple | None:
+        """The candidate that shares most words with a fact that was not copied exactly, the first of equals; none if
+        the F1 of their words is below KiRAG's 0.6, or if they differ in a sign.
+        """
+        best, most = None, _ALIKE
+        for candidate in reversed(self.candidates):
+            shared = _likeness(text, candidate)
+            if shared >= most:
+                best, most = candidate, shared
+        return best
+
+    def copied(self, text: str, number: Triple | None) -> Triple | None:
+        """The candidate that a text was copied from, with ``number`` in front of it."""
+        if known := self.exact.get(one_line(text)):
+            return known
+        if number is not None and _likeness(text, number) >= _ALIKE:
+            return number
+        return self.loose.get(match_key(text)) or number or self.nearest(text)
+
+
+def _likeness(text: str, candidate: Triple) -> float:
+    """F1 of the words of a text and of a candidate; 0 if a sign tells them apart."""
+    some, others = set(signed_words(text)), set(signed_words(candidate.text))
+    differ = {_unsigned(word) for word in some - others} & {_unsigned(word) for word in others - some}
+    differ |= {word for word in some - others if "$" in word and set(word.split("$")) <= others}
+    differ |= {word for word in others - some if "$" in word and set(word.split("$")) <= some}
+    return 0.0 if differ else word_f1(words(text), words(candidate.text))
+
+
+def _unsigned(word: str) -> str:
+    return word.strip("+-#♯♭.")
+
+
+def _core_lines(text: str) -> list[str]:
+    """The lines of a reply's choices, or the items of the JSON that it is."""
+    block = re.split(r"\n\s*\n", text.strip())[0]
+    value = payload(load_json(block))
+    parts = value if isinstance(value, list) else []
+    one_fact = len(parts) == 3 and not any(
+        "|" in part or part.strip().isdigit() for part in parts if isinstance(part, str)
+    )
+    if not parts or (one_fact and all(isinstance(part, str) for part in parts)):
+        return block.splitlines()
+    return [one_line(as_line(part)) for part in parts]
+
+
+def _choices(line: str, offered: _Offered) -> list[Triple | None]:
     """What one line chooses; ``None`` for a choice that is no candidate."""
-
-    def numbered(number: int) -> Triple | None:
-        return candidates[number - 1] if 1 <= number <= len(candidates) else None
-
+    front = _FRONT_NUMBER.match(line)
+    body = line[front.end() :] if front else line
+    for form in (line, _BULLET.sub("", line), body, unmarked(_BULLET.sub("", body)), body.strip().rstrip(".,;")):
+        if known := offered.exact.get(one_line(form)):
+            return [known]
     if re.search(r"[^\W\d_]", _NUMBER_WORDS.sub("", line)):
         # Words: a copied fact. They decide; where they were altered, the number in front of them does, else most words.
-        front = _FRONT_NUMBER.match(line)
-        body = line[front.end() :] if front else line
-        texts = [" ".join(fields) for item in _items(body) if (fields := _fields(item))]
-        copied = [by_text.get(match_key(text)) for text in texts]
-        if copied and front and copied[0] is None:
-            copied[0] = numbered(int(front.group(1)))
-        if copied:
-            return [known or _nearest(text, candidates) for known, text in zip(copied, texts, strict=True)]
-    return [numbered(number) for number in _numbers(line)]
-
-
-def _nearest(text: str, candidates: Sequence[Triple]) -> Triple | None:
-    """The candidate that shares most words with a fact that was not copied exactly, the first of equals; none if the F1
-    of their words is below KiRAG's 0.6.
-    """
-    wanted = words(text)
-    best, most = None, 0.6
-    for candidate in reversed(candidates):
-        shared = word_f1(wanted, words(candidate.text))
-        if shared >= most:
-            best, most = candidate, shared
-    return best
+        texts = [" | ".join(fields) for item in _items(body) if (fields := _fields(item))]
+        texts = texts or [body] * (body.count("|") > 1)
+        number = offered.numbered(int(front.group(1))) if front else None
+        if texts:
+            return [offered.copied(text, None if place else number) for place, text in enumerate(texts)]
+    return [offered.numbered(number) for number in _numbers(line)]
 
 
 def _numbers(line: str) -> list[int]:
@@ -138,6 +184,9 @@ def _items(text: str) -> Iterator[Any]:
 def _json_items(text: str) -> tuple[list[Any], bool]:
     """Every complete JSON array or object in a text, taken apart, and whether one was cut off after them."""
     items: list[Any] = []
+    if (whole := load_json(text)) is not None and any(map(_fields, items := _flat(payload(whole)))):
+        return items, False
+    items = []
     decoder, place, cut_off = json.JSONDecoder(), 0, False
     while opening := _OPENING.search(text, place):
         try:
@@ -174,7 +223,7 @@ def _fields(item: Any) -> Fields | None:
         item = _split(item)
     if not isinstance(item, list) or len(item) != 3 or not all(isinstance(part, (str, int, float)) for part in item):
         return None
-    head, relation, tail = (one_line(str(part)).strip("\"'`* ") for part in item)
+    head, relation, tail = (unmarked(one_line(as_text(part))) for part in item)
     return (head, relation, tail) if head and relation and tail else None
 
 
@@ -184,7 +233,7 @@ def _is_header(fields: Fields) -> bool:
 
 
 def _split(line: str) -> list[str]:
-    line = _BULLET.sub("", line).strip()
+    line = unmarked(_BULLET.sub("", line).strip())
     inner = _unwrap(line)
     for separator in ("|", "\t", ";"):
         if separator in inner:

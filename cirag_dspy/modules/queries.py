@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -13,6 +12,7 @@ import dspy
 from cirag_dspy.modules.ask import Reply, ask
 from cirag_dspy.modules.base import Module
 from cirag_dspy.modules.integrate import read_query
+from cirag_dspy.replies.jsontext import load_json, payload
 from cirag_dspy.signatures import RewriteQuery, SplitQuestion
 from cirag_dspy.text import match_key, one_line
 
@@ -62,16 +62,8 @@ def parse_queries(text: str, most: int = MOST_QUERIES) -> list[str]:
     return list(found.values())[:most]
 
 
-def load_json(text: str) -> Any:
-    """The JSON array or object that a text is, or ``None``."""
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, (list, dict)) else None
-
-
 def _lines(value: Any) -> Iterator[str]:
+    value = payload(value)
     if isinstance(value, dict):
         value = next((part for part in value.values() if isinstance(part, (str, list))), "")
     if isinstance(value, list):

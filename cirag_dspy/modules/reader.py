@@ -8,9 +8,10 @@ import dspy
 
 from cirag_dspy.modules.ask import Reply, ask
 from cirag_dspy.modules.base import Module
+from cirag_dspy.replies.answers import short_answer
 from cirag_dspy.schema import Citation, Passage
 from cirag_dspy.signatures import AnswerAnyway
-from cirag_dspy.text import holds_run, is_refusal, one_line, short_answer, words
+from cirag_dspy.text import holds_run, is_refusal, one_line, words
 
 
 class Reader(Module):

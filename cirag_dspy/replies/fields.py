@@ -12,7 +12,7 @@ from cirag_dspy.replies.jsontext import as_text, find_fields, key, load_json, ob
 _FENCE = re.compile(r"^\s*(?:```|~~~)[\w-]*\s*$")
 _MARKER = re.compile(r"\[{1,2}[^\S\n]*#+[^\S\n]*(?P<name>\w[\w -]{0,60}?)[^\S\n]*#+[^\S\n]*\]{1,2}")
 _MARKER_AT_START = re.compile(rf"^[^\S\n]*[*_`#>-]*[^\S\n]*{_MARKER.pattern}[^\S\n]*[*_`]*[^\S\n]*[:：]?", re.M)
-_COMPLETED = re.compile(r"[*_`]*\[{1,2}\s*#+\s*completed\s*#+\s*\]{1,2}[*_`]*\s*\Z", re.I)
+_COMPLETED = re.compile(r"\[{1,2}\s*#+\s*completed\s*#+\s*\]{1,2}[*_`]*\s*\Z", re.I)
 _SPOKEN = ("content", "arguments", "function", "parameters", "text")
 _LONGEST_LEAD = 300
 _QUOTES = re.compile(
@@ -34,7 +34,7 @@ def label_pattern(names: Iterable[str]) -> re.Pattern[str]:
     alternatives = "|".join(re.escape(name).replace("_", "[ _-]?") for name in sorted(names, key=len, reverse=True))
     label = rf"(?:(?:the |my )?(?:final )?)(?:{alternatives})"
     return re.compile(
-        rf"^(?:[\s*_#>`•-]*(?:\d[.)][\s*_]*)?(?P<label>{label})[\s*_`]*[:：][\s*_]*"
+        rf"^(?:[\s*_#>`•-]*(?:\d[.)][\s*_]*)?(?P<label>{label})[\s*_`]*[:：]\s*"
         rf"|\s*(?:#+ ?|\*\*)(?P<heading>{label})\**\s*$)",
         re.I,
     )
@@ -148,8 +148,17 @@ def _lines(reply: str, names: Sequence[str], quotes: bool = False) -> tuple[dict
         name = by_key[key(re.sub(r"^(?:the |my )?(?:final )?", "", text))]
         if name in found and "final " not in text:
             break  # a second reply behind the first
-        current = found[name] = [line[match.end() :]]
+        current = found[name] = [_value(line, match)]
     return {name: "\n".join(text).strip() for name, text in found.items()}, "\n".join(preamble).strip()
+
+
+def _value(line: str, match: re.Match[str]) -> str:
+    """What stands behind a label, without the end of the emphasis that began before it."""
+    value = line[match.end() :]
+    opened = re.search(r"[*_]+$", line[: match.start("label")]) if match["label"] else None
+    if opened and opened[0] not in line[match.end("label") : match.end()]:
+        value = value.removeprefix(opened[0])
+    return re.sub(r"^[*_]{1,3}(?=\s|$)", "", value).lstrip()
 
 
 def _opens_with_marker(reply: str) -> bool:
@@ -160,7 +169,8 @@ def _opens_with_marker(reply: str) -> bool:
 def _marked(reply: str, names: Sequence[str]) -> dict[str, str]:
     """The fields under DSPy's markers, ``[[ ## answer ## ]]``, in any decoration."""
     by_key = {key(name): name for name in names}
-    reply = _COMPLETED.sub("", reply)
+    if _COMPLETED.search(reply):
+        reply = _COMPLETED.sub("", reply).rstrip("*_` \n")
     markers = list(_MARKER_AT_START.finditer(reply))
     if len(markers) == 1 and len(reply.strip().splitlines()) == 1:
         markers = list(_MARKER.finditer(reply))  # a reply of one line has them inside it

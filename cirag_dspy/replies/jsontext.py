@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Collection, Iterator
@@ -14,6 +15,16 @@ _FENCED = re.compile(r"\A\s*(?:```|~~~)[\w-]*[^\S\n]*\n?(?P<inner>.*?)\s*(?:```|
 _NAMED = re.compile(r"\A(?:json|jsonc|javascript|js|python)\s*(?=[\[{])", re.I)
 _TAGGED = re.compile(r"\A<(\w+)>\s*(?P<inner>[\[{].*[\]}])\s*</\1>\Z", re.S)
 _LOOKS_BROKEN = re.compile(r"\A(?:\{\s*[\"'“\w][^{}|]{0,80}?[\"'”\w ]\s*:|\[\s*(?:\[\s*)*[{\"'“])", re.S)
+_CALLED = (
+    "tool_calls",
+    "function",
+    "function_call",
+    "arguments",
+    "parameters",
+    "action_input",
+    "tool_input",
+    "content",
+)
 _MOST_BRACKETS, _LONGEST = 2000, 200_000
 # Keys under which a reply's object lies, or a field's text in it: tool calls, messages, envelopes of one key.
 _ENVELOPES = (
@@ -42,6 +53,9 @@ def load_json(text: str) -> Any:
         with suppress(ValueError, RecursionError):
             value = json.loads(text, strict=strict)
             return value if isinstance(value, (dict, list)) else None
+    with suppress(ValueError, RecursionError):
+        value, end = json.JSONDecoder(strict=False).raw_decode(text)
+        return None if text[end:].strip(" \n,;.}]`") else value  # several objects, or prose behind one
     return _repaired(text)
 
 
@@ -51,11 +65,14 @@ def _repaired(text: str) -> Any:
         not ends
         or not _LOOKS_BROKEN.match(text)
         or len(text) > _LONGEST
-        or re.search(r"[}\]]\s*\n\s*[^\s}\],{\[\"']", text)
+        or re.search(r"[}\]]\s*\n\s*[^\s}\],\[\"']", text)
     ):
         return None
     if text.count("[") + text.count("{") > _MOST_BRACKETS:
         return None
+    with suppress(ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
+        value = ast.literal_eval(text)  # Python's own notation; constants only
+        return value if isinstance(value, (dict, list)) and value else None
     with suppress(Exception):  # a lenient parser of arbitrary text: whatever it stumbles over is no JSON
         value = json_repair.loads(text)
         return value if isinstance(value, (dict, list)) and value else None
@@ -141,8 +158,13 @@ def as_text(value: Any, name: str = "") -> str:
     if value is None:
         return "none"
     if isinstance(value, list) and value:
-        items = [unwrap(item) if isinstance(item, dict) else item for item in value]
-        return "\n".join(item if isinstance(item, str) else _dump(item) for item in items)
+        return "\n".join(map(as_line, value))
+    return value if isinstance(value, str) else _dump(value)
+
+
+def as_line(value: Any) -> str:
+    """An item of a JSON list: its text, or a JSON array or object on one line."""
+    value = unwrap(value) if isinstance(value, dict) else value
     return value if isinstance(value, str) else _dump(value)
 
 
@@ -162,6 +184,21 @@ def unwrap(value: Any, name: str = "") -> Any:
             value = loaded
         else:
             break
+    return value
+
+
+def payload(value: Any) -> Any:
+    """What is inside the wrappers of JSON: ``unwrap``, and the arguments of a tool call or the content of a message."""
+    for _ in range(20):
+        value = unwrap(value)
+        if isinstance(value, str) and isinstance(inside := load_json(value), (dict, list)):
+            value = unwrap(inside)
+        called = {str(name).lower(): part for name, part in value.items()} if isinstance(value, dict) else {}
+        inner = next((called[name] for name in _CALLED if name in called), None)
+        loaded = load_json(inner) if isinstance(inner, str) else inner
+        if not isinstance(loaded, (dict, list)):
+            break
+        value = loaded
     return value
 
 

@@ -49,7 +49,7 @@ _GLUED = re.compile(r"\A\s*(?:analysis|commentary)(?=[A-Z])")
 # What stands around a whole reply: special tokens, and tags that only say that it is one.
 _SHELL = r"response|reply|output|final|final_response|solution|result|message|tool_call|function_call"
 _LEADS = re.compile(rf"\A\s*(?:<\|[\w/ ]{{1,40}}\|>|<(?:{_SHELL})>|<s>)\s*(?:assistant\s*\n)?", re.I)
-_TRAILS = re.compile(rf"\s*(?:<\|[\w/ ]{{1,40}}\|>|</(?:{_SHELL})>|</s>|<end_of_turn>|<eos>)\s*\Z", re.I)
+_TRAILS = re.compile(rf"(?:<\|[\w/ ]{{1,40}}\|>|</(?:{_SHELL})>|</s>|<end_of_turn>|<eos>)\Z", re.I)
 _LABEL = re.compile(r"^[\s*_#>`•\"-]*[A-Za-z][A-Za-z _-]{0,30}[\s*_`\"]*[:：]", re.M)
 
 
@@ -62,7 +62,9 @@ def without_thinking(reply: str) -> str:
     """
     reply = _without_blocks(_final_message(reply))
     for _ in range(6):
-        reply = _TRAILS.sub("", _LEADS.sub("", reply, count=1), count=1)
+        if trail := _TRAILS.search(reply.rstrip()[-60:]):
+            reply = reply.rstrip().removesuffix(trail[0])
+        reply = _LEADS.sub("", reply, count=1)
     return reply
 
 

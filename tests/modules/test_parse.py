@@ -142,3 +142,86 @@ CANDIDATES = [
 )
 def test_core_is_candidates_only(text, numbers, rejected):
     assert parse_core(text, CANDIDATES) == ([CANDIDATES[number - 1] for number in numbers], rejected)
+
+
+def numbered(*facts):
+    return [Triple(*fact.split(" | "), "p", 0) for fact in facts]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("C++ | is a | language", "C# | is a | language"),
+        ("A+ | is a | grade", "A- | is a | grade"),
+        ("Oslo | had | -5 degrees", "Oslo | had | 5 degrees"),
+        (".NET | runs on | Windows", "NET | runs on | Windows"),
+        ("Prelude | is in | F♯", "Prelude | is in | F"),
+        ("Ke$ha | wrote | it", "Ke ha | wrote | it"),
+    ],
+)
+@pytest.mark.parametrize("around", ["{}", "- {}", "({})", "**{}**", '"{}"', "{}.", '["{}"]'])
+def test_signs_tell_copied_facts_apart(one, other, around):
+    facts = numbered(one, other)
+    assert parse_core(around.format(other), facts) == ([facts[1]], 0)
+    assert parse_core(around.format(one), facts) == ([facts[0]], 0)
+    assert parse_core(around.format(f"{one}"), facts[1:]) == ([], 1)
+
+
+def test_a_number_in_front_counts_where_its_fact_is_like_the_copy():
+    facts = numbered("C++ | is a | language", "C# | is a | language", "York | is in | England")
+    assert parse_core("2. C # | is one | language", facts) == ([facts[1]], 0)
+    assert parse_core("1. York | is in | England.", facts) == ([facts[2]], 0)
+
+
+@pytest.mark.parametrize("around", ["{}", "2. {}", "- {}", "[2] {}", "`{}`"])
+def test_a_fact_with_a_bar_can_be_chosen(around):
+    barred = Triple("a", "is written", "x | y", "p", 0)
+    assert parse_core(around.format(barred.text), [*CANDIDATES[:1], barred]) == ([barred], 0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[1, 3]",
+        '{"core": [1, 3]}',
+        '{"facts": {"numbers": [1, 3]}}',
+        '["1", "3"]',
+        '["Anna Lee | born in | York", "Anna Lee | died | 1911"]',
+        '[["Anna Lee", "born in", "York"], ["Anna Lee", "died", "1911"]]',
+        '[{"head": "Anna Lee", "relation": "born in", "tail": "York"}, 3]',
+        "['Anna Lee | born in | York', 'Anna Lee | died | 1911']",
+    ],
+)
+def test_core_in_json(text):
+    from cirag_dspy.adapter import LineAdapter
+    from cirag_dspy.signatures import Integrate
+
+    core = LineAdapter().parse(Integrate, f"core: {text}")["core"]
+    assert parse_core(core, CANDIDATES) == ([CANDIDATES[0], CANDIDATES[2]], 0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"name": "extract", "arguments": "{\\"triples\\": [[\\"a\\", \\"b\\", \\"c\\"]]}"}',
+        '[{"type": "function", "function": {"name": "f", "arguments": {"triples": [["a", "b", "c"]]}}}]',
+        "{'triples': [{'head': 'a', 'relation': 'b', 'tail': 'c'}]}",
+        "[['a', 'b', 'c'],]",
+        '{"output": "{\\"triples\\": [[\\"a\\", \\"b\\", \\"c\\"]]}"}',
+        '"a" | *b* | `c`',
+        "**a | b | c**",
+        "`a | b | c`",
+    ],
+)
+def test_wrapped_triples(text):
+    assert parse_triples(text) == ([ABC], 0)
+
+
+def test_only_pairs_of_marks_are_taken_off_and_values_are_no_python():
+    text = '*NSYNC | recorded | M*A*S*H\n"Weird Al" Yankovic | wrote | \'Tis\nC* | is | __init__'
+    assert parse_triples(text)[0] == [
+        ("*NSYNC", "recorded", "M*A*S*H"),
+        ('"Weird Al" Yankovic', "wrote", "'Tis"),
+        ("C*", "is", "__init__"),
+    ]
+    assert parse_triples('["x", "is open", true]') == ([("x", "is open", "true")], 0)
