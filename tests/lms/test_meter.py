@@ -168,3 +168,15 @@ def test_a_nested_usage_tracker_leaves_no_negative_counts(lm):
         Outer()()
     assert meter.snapshot()["by_module"]["Inner"] == counts(calls=1, prompt_tokens=7, completion_tokens=2)
     assert all(value >= 0 for module in meter.snapshot()["by_module"].values() for value in module.values())
+
+
+def test_replies_cut_at_the_limit_of_their_tokens_are_counted():
+    from cirag_dspy.modules.ask import ask
+    from tests.fakes import scripted_lm
+
+    cut, _ = scripted_lm([("thought: it goes on", "length"), ("thought: t\nanswer: Oslo", "stop")])
+    meter = LMMeter()
+    with dspy.context(lm=cut), meter.context():
+        reply = ask(dspy.Predict("question -> thought, answer"), {"question": "q"})
+    assert reply["answer"] == "Oslo"
+    assert (meter.snapshot()["cut_replies"], meter.snapshot()["calls"]) == (1, 2)
