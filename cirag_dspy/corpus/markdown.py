@@ -167,14 +167,16 @@ def _until_closed(lines: list[str], fence: str) -> list[str]:
 
 
 def _in_comment(before: list[str], after: list[str]) -> bool:
-    return "<!--" in _CODE_OR_COMMENT.sub("", "\n".join(before)) and any("-->" in line for line in after)
+    return any("-->" in line for line in after) and "<!--" in _CODE_OR_COMMENT.sub("", "\n".join(before))
 
 
 def _without_comments(lines: list[str]) -> list[str]:
     def kept(found: re.Match[str]) -> str:
         return found[0] if found[1] else "\n" * ("\n" in found[0])
 
-    return _CODE_OR_COMMENT.sub(kept, "\n".join(lines)).split("\n")
+    text = "\n".join(lines)
+    # Looking for an end behind each beginning would take long where there is none.
+    return _CODE_OR_COMMENT.sub(kept, text).split("\n") if "-->" in text else lines
 
 
 def _sentences(lines: list[str], code: bool) -> Iterator[str]:
