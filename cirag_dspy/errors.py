@@ -15,6 +15,10 @@ class CorpusIndexError(CiragError):
     """An index folder cannot be used: it is missing, damaged, of another format or of another embedder."""
 
 
+class IndexInUseError(CorpusIndexError):
+    """Another process is adding to an index folder, or makes one there."""
+
+
 class ModelError(CiragError):
     """A model cannot be had: no such folder, the hub is out of reach, or an optional package is missing."""
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import errno
 import hashlib
 import json
 import os
 import re
 import stat
+import time
 from collections.abc import Iterable, Iterator, Mapping
+from glob import escape
 from pathlib import Path
+from threading import get_ident
 from typing import Any
 
 from cirag_dspy.errors import CiragError, RunError
@@ -126,20 +130,50 @@ def require_folder(folder: Path, advice: str = "name another folder") -> None:
             return
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a text file; who reads meanwhile, or after a kill, finds the old one or the new one.
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A new path beside ``path`` to write to; it takes the place of ``path`` at the end, and is removed on an error.
 
-    Half a character, which UTF-8 can't hold, is written as JSON escapes it.
+    Who reads meanwhile, or after a kill, finds the old file or the new one. What kills left behind more than an hour
+    ago is removed.
     """
     path = path.resolve() if path.is_symlink() else path  # a link stays one
-    part = path.with_name(f".{os.getpid()}.part.{path.name}"[:200])
+    start = f".{path.name[:50]}."  # four bytes a letter at most, and a name has at most 255
+    part = path.with_name(f"{start}{os.getpid()}-{get_ident()}.part")
     try:
-        part.write_text(text, encoding="utf-8", errors="backslashreplace")
+        yield part
         part.replace(path)
-    except OSError:
+    except BaseException:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
         raise
+    for left in path.parent.glob(f"{escape(start)}*.part"):
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime > 3600:
+                left.unlink()
+
+
+def disk_problem(error: BaseException | None) -> str:
+    """The part of an error, of any library, that says a file could not be written for want of room; "" if none does."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            return error.strerror or str(error)
+        # safetensors, torch and SQLite have errors of their own.
+        if found := re.search(r"No space left on device|Disk quota exceeded|File too large|disk is full", str(error)):
+            return found[0]
+        if "PytorchStreamWriter failed writing" in str(error) or "unexpected pos" in str(error):
+            return "the file could not be written whole"
+        error = error.__cause__ or error.__context__
+    return ""
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file whole or not at all, as ``replacing`` does.
+
+    Half a character, which UTF-8 can't hold, is written as JSON escapes it.
+    """
+    with replacing(path) as part:
+        part.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import tempfile
@@ -12,8 +11,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from cirag_dspy.content import content_hash
 from cirag_dspy.errors import RunError
-from cirag_dspy.files import digest, sha256
+from cirag_dspy.files import digest
 
 META, PROGRAM, ADAPTER = "meta.json", "program.json", "adapter"
 READER, EXTRACTION = "reader", "extraction"
@@ -23,7 +23,6 @@ ADAPTER_FILES = ("adapter_config.json", WEIGHTS, "training.json")
 
 _STAGED, _PART = ".saved", ".saving-"
 _STALE = 3600  # seconds after which a part that was left behind by a kill is removed
-_EDGE = 2**20
 
 
 @contextmanager
@@ -106,20 +105,9 @@ def hash_of(file: Path) -> str:
         RunError: It can't be read.
     """
     try:
-        return sha256(file)
+        return content_hash(file)
     except OSError as error:
         raise RunError(f"{file} can't be read: {error.strerror}; copy it there, or compile again") from None
-
-
-def weights_hash(folder: Path) -> str:
-    """SHA-256 over size, first and last megabyte of each file of weights; configurations change with their writer."""
-    edges = hashlib.sha256()
-    for file in sorted(folder.glob("*.safetensors")):
-        with file.open("rb") as stream:
-            edges.update(f"{file.name} {file.stat().st_size}".encode() + stream.read(_EDGE))
-            stream.seek(max(0, file.stat().st_size - _EDGE))
-            edges.update(stream.read())
-    return edges.hexdigest()
 
 
 def is_entry(entry: Any, **keys: type) -> bool:

@@ -19,11 +19,11 @@ from cirag_dspy.artifact.layout import (
     READER,
     WEIGHTS,
     adapter_hash,
-    weights_hash,
 )
+from cirag_dspy.content import same_content
 from cirag_dspy.errors import ModelError
 from cirag_dspy.lms import base_folder, is_local, split_spec
-from cirag_dspy.lms.weights import MARK, fingerprint, model_folder
+from cirag_dspy.lms.weights import MARK, fingerprint, model_folder, weights_hash
 from cirag_dspy.modules.extract import Extract
 from cirag_dspy.modules.keys import bare_address, is_secret, without_keys
 from cirag_dspy.modules.plain import plain
@@ -85,7 +85,7 @@ def keep(lm: Named, folder: Path, role: str) -> Entry:
     place = ADAPTER if role == READER else f"{ADAPTER}-{role}"
     _copy_adapter(model_folder(adapter, adapter=True), folder / place)
     mark = MARK.search(spec)
-    if mark and mark[1] != fingerprint(base_folder(base), folder / place):
+    if mark and not same_content(mark[1], fingerprint(base_folder(base), folder / place)):
         raise ModelError(f"{adapter} has changed since the LM was loaded: load the LM again, then save")
     hashes = {"adapter_sha256": adapter_hash(folder / place), "base_sha256": weights_hash(base_folder(base))}
     return {"model": f"{base}+{place}", "base": base, "adapter": place, **hashes, **called}

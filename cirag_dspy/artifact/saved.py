@@ -25,12 +25,13 @@ from cirag_dspy.artifact.layout import (
     finish,
     hash_of,
     is_entry,
-    weights_hash,
 )
 from cirag_dspy.artifact.lms import CLIENT, SETTINGS, Named
+from cirag_dspy.content import same_content
 from cirag_dspy.errors import CorpusIndexError, ModelError, RunError, StateError
 from cirag_dspy.files import digest, path_errors, read_json
 from cirag_dspy.lms import base_folder, load_lm
+from cirag_dspy.lms.weights import weights_hash
 from cirag_dspy.modules import state as states
 from cirag_dspy.modules.extract import Extract
 from cirag_dspy.modules.keys import without_keys
@@ -324,7 +325,7 @@ def _check_base(base: str, adapter: Path, kept: Mapping[str, Any]) -> None:
         now = weights_hash(base_folder(base))
     except ModelError as error:
         raise ModelError(f"{error}; where the base is elsewhere, name the LM local/FOLDER+{adapter}") from None
-    if now == kept.get("base_sha256"):
+    if same_content(kept.get("base_sha256"), now):
         return
     if base != "embedded":
         raise ModelError(f"{base} is not the model that {adapter} was trained on: bring that back, or compile again")

@@ -241,11 +241,7 @@ def extract_corpus(
 
 def extracted_by(index: CorpusIndex, lm: str) -> None:
     """Note in the index who writes its triples; a second writer is added to the first, never put in its place."""
-    known = index.extractor
-    if known is None or not index.counts()["triples"]:
-        index.extractor = lm
-    elif lm not in known.split(", "):
-        index.extractor = f"{known}, {lm}"
+    index.extracted_by(lm)
 
 
 def say_cut(lm: Mapping[str, Any], max_tokens: int | None = None) -> None:

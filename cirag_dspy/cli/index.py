@@ -64,6 +64,8 @@ def index(
     Passages without facts are empty, and done with. Failed ones are tried again, with exit code 1; where the LM's
     replies list no triple in two runs, the passage counts as empty. A reply that ends at --max-tokens keeps its
     complete triples, and the passage is cut: the next runs give it twice the tokens, up to four times --max-tokens.
+
+    One process at a time may do so for an index; it can be asked meanwhile.
     """
     if calls not in ("one", "two"):
         raise RunError(f"--calls must be one or two, not {calls!r}")
@@ -98,7 +100,7 @@ def index(
     if saved and extractor is None:
         extractor = options.open_saved(saved, EXTRACTION)
     failures: list[dict[str, str]] = []
-    with _open_or_create(out, embedder) as built:
+    with _open_or_create(out, embedder) as built, built.writing():
         long: list[tuple[Passage, int]] = []
         before = _roots_before(built, out)
         with common.progress(None, "passage", quiet) as advance:

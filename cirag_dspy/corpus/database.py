@@ -59,6 +59,14 @@ _OWN_TRIES = _TRIES.format(kind="", reference="REFERENCES passages ON DELETE CAS
 _NO_TRIES = _TRIES.format(kind="TEMP", reference="")
 
 
+def _advice(error: sqlite3.Error) -> str:
+    if "full" in str(error) or "disk I/O" in str(error):
+        return "free some room, then run the same again"
+    if "locked" in str(error):
+        return "wait until the other program is done with it"
+    return "build it again"
+
+
 class Database:
     """One connection per thread, one writer at a time; a committed transaction survives kill -9.
 
@@ -87,7 +95,9 @@ class Database:
             tables = {name for (name,) in self.connection.execute("SELECT name FROM sqlite_master")}
         except sqlite3.Error as error:
             self.close()
-            raise CorpusIndexError(f"index {path.parent}: {path.name} is damaged ({error}): build it again") from error
+            damaged = not isinstance(error, sqlite3.OperationalError)
+            what = f"{path.name} is damaged" if damaged else f"{path.name} can't be opened"
+            raise CorpusIndexError(f"index {path.parent}: {what} ({error}): {_advice(error)}") from error
         if not {"meta", "passages", "origins", "triples"} <= tables:
             self.close()
             raise CorpusIndexError(f"index {path.parent}: {path.name} lacks its tables: build it again")
@@ -119,19 +129,28 @@ class Database:
         Raises:
             CorpusIndexError: If the file cannot be written: read-only folder, full disk, another program at it.
         """
-        if self.read_only:
-            raise CorpusIndexError(f"index {self.path.parent} cannot be written to: copy it to a folder that can")
+        self.require_writable()
         with self._writing:
             connection = self.connection
+            if connection.in_transaction:  # within one of this thread
+                yield connection
+                return
             try:
                 connection.execute("BEGIN IMMEDIATE")
                 yield connection
                 connection.execute("COMMIT")
             except sqlite3.Error as error:
-                raise CorpusIndexError(f"index {self.path.parent} could not be written: {error}") from error
+                raise CorpusIndexError(
+                    f"index {self.path.parent} could not be written ({error}): {_advice(error)}"
+                ) from error
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
+
+    def require_writable(self) -> None:
+        """Raise CorpusIndexError where nothing can be written."""
+        if self.read_only:
+            raise CorpusIndexError(f"index {self.path.parent} cannot be written to: copy it to a folder that can")
 
     def meta(self, key: str) -> str | int | None:
         """A value of the index as a whole."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from cirag_dspy.corpus.lru import LRU
+from cirag_dspy.corpus.model_files import model_files
 from cirag_dspy.corpus.tracing import trace
 from cirag_dspy.errors import ModelError
 from cirag_dspy.text import one_line
@@ -29,7 +30,9 @@ class Encoder(Protocol):
     """What an index needs of an embedder; `Embedder` is the one on sentence-transformers.
 
     An implementation may add ``loaded``: while it is False the index asks for ``dimension`` and ``fingerprint`` only
-    when it first encodes; and ``beyond_window``, as `Embedder` has it.
+    when it first encodes; ``beyond_window``, as `Embedder` has it; and ``files()``, a hash by name of each file that
+    the vectors depend on, which tells models apart that the fingerprint doesn't. Vectors need not be of length one, but
+    are ``dimension`` finite numbers, not all zero.
     """
 
     @property
@@ -86,9 +89,14 @@ def family_of(model: str) -> Family | None:
 
 def unit(vectors: np.ndarray) -> np.ndarray:
     """Vectors ``[n, d]`` as float32 of length 1; a zero vector stays zero."""
-    vectors = np.asarray(vectors, dtype=np.float32)
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.ascontiguousarray(vectors / np.where(norms > 0, norms, 1))
+    # Scaled first: the squares of large or small numbers leave the range of a float.
+    vectors = np.asarray(vectors, dtype=np.float64)
+    vectors = vectors / _not_zero(np.abs(vectors).max(axis=1, keepdims=True, initial=0))
+    return np.ascontiguousarray(vectors / _not_zero(np.linalg.norm(vectors, axis=1, keepdims=True)), dtype=np.float32)
+
+
+def _not_zero(values: np.ndarray) -> np.ndarray:
+    return np.where(values > 0, values, 1)
 
 
 TRAINING_RECORD = "training.json"
@@ -159,6 +167,14 @@ class Embedder:
         """Length of its vectors."""
         return len(self._probe_vector())
 
+    def files(self) -> dict[str, str]:
+        """Hashes by name of the model's files, see ``model_files``; a hub id's model is loaded for it."""
+        location = self._location()
+        if not Path(location).is_dir():
+            self.load()
+            location = hub_copy(location)
+        return model_files(Path(location)) if location else {}
+
     def fingerprint(self) -> list[float]:
         """The first 16 numbers of the vector of a fixed sentence: tells models of one dimension apart."""
         return [round(float(value), 4) for value in self._probe_vector()[:16]]
@@ -219,10 +235,13 @@ class Embedder:
             vectors = model.encode(
                 [text + eos for text in texts], prompt=prompt, batch_size=self.batch_size, show_progress_bar=False
             )
-        vectors = unit(vectors)
         if not np.isfinite(vectors).all():
-            raise ModelError(f"embedder {self.name} gave vectors that are not finite: load it in another precision")
-        return vectors
+            text = texts[int(np.flatnonzero(~np.isfinite(vectors).all(axis=1))[0])]
+            raise ModelError(
+                f"embedder {self.name} gave a vector that is not finite for {one_line(text)[:60]!r}: "
+                "load it in another precision, or leave the text out"
+            )
+        return unit(vectors)
 
     def load(self) -> SentenceTransformer:
         """The model itself, loaded. Whoever trains it makes an embedder of its own for that.
@@ -249,6 +268,17 @@ class Embedder:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Embedder:
         return self
+
+
+def hub_copy(name: str) -> str:
+    """The folder of a hub id in the hub's cache, "" if it is not there."""
+    from huggingface_hub import try_to_load_from_cache
+
+    for file in ("modules.json", "config.json"):
+        found = try_to_load_from_cache(name, file)
+        if isinstance(found, str):
+            return str(Path(found).parent)
+    return ""
 
 
 def load_model(location: str, device: str | None, trust_remote_code: bool) -> SentenceTransformer:

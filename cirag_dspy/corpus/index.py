@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import Lock, RLock
 from types import TracebackType
@@ -14,19 +16,26 @@ from typing import Any
 
 import numpy as np
 
+from cirag_dspy.content import same_content
 from cirag_dspy.corpus import sources
+from cirag_dspy.corpus.checks import passage_vectors, query_vector, unusable
 from cirag_dspy.corpus.embedder import Embedder, Encoder
 from cirag_dspy.corpus.ingest import Document, OnError
+from cirag_dspy.corpus.lock import WriterLock
 from cirag_dspy.corpus.manifest import NAME, Manifest
 from cirag_dspy.corpus.ranker import RankerStore, content_of
 from cirag_dspy.corpus.roots import Roots
 from cirag_dspy.corpus.shelves import Shelves, fact
 from cirag_dspy.corpus.sources import AddReport
 from cirag_dspy.corpus.store import Store
-from cirag_dspy.corpus.vectors import SCORE_DIGITS, VectorIndex
+from cirag_dspy.corpus.vectors import SCORE_DIGITS, UnusableVectorsError, VectorIndex
 from cirag_dspy.errors import CorpusIndexError
-from cirag_dspy.files import path_errors
+from cirag_dspy.files import digest, path_errors, printable
 from cirag_dspy.schema import Extraction, ExtractionState, Hit, Passage, Tries, Triple
+
+logger = logging.getLogger(__name__)
+
+_VECTORS = "passages.faiss"
 
 # Called with the number of items done and the total, None where that is not known.
 Progress = Callable[[int, int | None], None]
@@ -47,6 +56,9 @@ class CorpusIndex:
     """A folder with passages, triples and vectors. Made by `create` or `open`; thread-safe; a deep copy is itself.
 
     It searches and remembers; it extracts nothing. What another process adds is seen when the index is opened again.
+
+    One process at a time adds and removes passages (`writing`); any number may search, rank, and keep extractions
+    meanwhile.
     """
 
     def __init__(self, path: Path, store: Store, embedder: Encoder, manifest: Manifest) -> None:
@@ -54,8 +66,12 @@ class CorpusIndex:
         self.embedder = embedder
         self._store = store
         self._manifest = manifest
+        self._writer = WriterLock(path)
         self._verified = False
         self._changed = False
+        self._stale = 0  # passages added and removed since the FAISS file was written
+        self._unsynced = False  # and since the vectors in memory took it up
+        self._vectors_checked = False
         self._vectors: VectorIndex | None = None
         self._shelves = Shelves(store, self._encode)
         self._ranker: _Ranker | None = None
@@ -68,24 +84,37 @@ class CorpusIndex:
         """A new, empty index in a folder, which is made.
 
         Raises:
+            IndexInUseError: If another process is making one there.
             CorpusIndexError: If the folder holds an index already or cannot be written to.
             ModelError: If the embedder's model cannot be had.
         """
         path = Path(path)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            try:
+                with WriterLock(path).held():
+                    return cls._create(path, embedder)
+            finally:
+                with suppress(OSError):
+                    path.rmdir()  # where nothing came of it
+        except OSError as error:
+            raise CorpusIndexError(f"no index can be made at {path}: {error.strerror}: name another folder") from error
+
+    @classmethod
+    def _create(cls, path: Path, embedder: Encoder) -> CorpusIndex:
         if cls.exists(path):
             raise CorpusIndexError(f"{path} holds an index already: open it to add to it, or delete the folder")
         manifest = Manifest.of(embedder)
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-            store = Store(path / "corpus.sqlite", create=True)
-            if any(store.counts().values()):
-                store.close()
-                raise CorpusIndexError(f"{path} holds passages but no {NAME}: delete the folder, or name another")
-        except OSError as error:
-            raise CorpusIndexError(f"no index can be made at {path}: {error.strerror}: name another folder") from error
+        store = Store(path / "corpus.sqlite", create=True)
         index = cls(path, store, embedder, manifest)
-        index._verified = index._changed = True
-        index.flush()
+        try:
+            if any(store.counts().values()):
+                raise CorpusIndexError(f"{path} holds passages but no {NAME}: delete the folder, or name another")
+            index._verified = index._changed = True
+            index.flush()
+        except BaseException:
+            store.close()
+            raise
         return index
 
     @classmethod
@@ -126,7 +155,9 @@ class CorpusIndex:
 
     def search(self, query: str, k: int) -> list[Hit]:
         """Up to ``k`` passages nearest to a query, best first, ties in order of insertion."""
-        found = self._vector_index().search(self._encoder().encode_query(query), k)
+        # Encoded first: where FAISS is loaded before torch, macOS ends the process (two OpenMP runtimes).
+        vector = query_vector(self._encoder(), query, self._dimension)
+        found = self._vector_index().search(vector, k)
         passages = self._store.passages_by_key([key for key, _ in found])
         return [Hit(passages[key], score) for key, score in found if key in passages]
 
@@ -163,7 +194,8 @@ class CorpusIndex:
             return []
         ranker = self._ranker
         shelves, encoder = (ranker.shelves, ranker.encoder) if ranker else (self._shelves, self._encoder())
-        products = (shelves.vectors(triples) @ encoder.encode_query(query)).astype(np.float64)
+        vector = query_vector(encoder, query, None if ranker else self._dimension)
+        products = (shelves.vectors(triples, len(vector)) @ vector).astype(np.float64)
         scores = np.round(products, SCORE_DIGITS)
         return [(triples[i], float(scores[i])) for i in np.argsort(-scores, kind="stable")[:n]]
 
@@ -177,7 +209,7 @@ class CorpusIndex:
             self._ranker = None
             return
         content = content_of(encoder)
-        shelves = Shelves(RankerStore(self._store, content), encoder.encode_passages)
+        shelves = Shelves(RankerStore(self._store, content), partial(passage_vectors, encoder))
         self._ranker = _Ranker(encoder, content, shelves)
 
     def keep(self, passage_id: str, extraction: Extraction) -> None:
@@ -223,8 +255,35 @@ class CorpusIndex:
         Raises:
             DataError: If an id of a file or a source stands for two different texts, unless ``on_error`` takes the
                 error; the batches before stay.
+            IndexInUseError: Another process is writing.
+            CorpusIndexError: The index can't be written.
+            ModelError: The embedder gave something else than a vector for a passage, which is named.
         """
+        with self.writing():
+            return self._add(documents, batch_size, progress, on_error, on_long)
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Keep other writers out for as long as it lasts; `add` and `remove` do so for themselves.
+
+        Raises:
+            IndexInUseError: Another process is writing, named with its host and since when.
+            CorpusIndexError: The folder is read-only.
+        """
+        self._store.require_writable()
+        with self._writer.held():
+            yield
+
+    def _add(
+        self,
+        documents: Iterable[Document],
+        batch_size: int,
+        progress: Progress | None,
+        on_error: OnError | None,
+        on_long: OnLong | None,
+    ) -> AddReport:
         self._encoder()
+        self._drop_unusable_vectors()
         self._changed = True
         report, run, token = AddReport(), sources.start_run(self._store), self._store.token()
         files: set[str] = set()
@@ -243,7 +302,7 @@ class CorpusIndex:
                 report.removed += sources.prune(self._store, file, run, kept)
         finally:
             if self._store.token() != token:
-                self._renew()
+                self._renew(report.added + report.removed)
         return report
 
     def remove(self, source: str) -> int:
@@ -254,13 +313,14 @@ class CorpusIndex:
         Returns:
             The number of passages deleted.
         """
-        roots = self.roots()
-        name = roots.find(source)
-        removed = sources.remove(self._store, name)
-        roots.forget(name.rstrip("/"))
-        if removed:
-            self._changed = True
-            self._renew()
+        with self.writing():
+            roots = self.roots()
+            name = roots.find(source)
+            removed = sources.remove(self._store, name)
+            roots.forget(name.rstrip("/"))
+            if removed:
+                self._changed = True
+                self._renew(removed)
         return removed
 
     def roots(self) -> Roots:
@@ -302,20 +362,30 @@ class CorpusIndex:
 
     @property
     def extractor(self) -> str | None:
-        """What wrote the triples, or None. Setting it writes the manifest."""
+        """What writes the triples, or None; several are parted by commas. Setting it writes the manifest."""
         return self._manifest.extractor
 
     @extractor.setter
     def extractor(self, name: str | None) -> None:
         if name != self._manifest.extractor:
-            self._manifest.extractor = name
-            self._changed = True
-            self.flush()
+            self._write_manifest(lambda known: name)
+
+    def extracted_by(self, name: str) -> None:
+        """Add to ``extractor``; where there are no triples yet it takes the place of what was noted."""
+
+        def joined(known: str | None) -> str:
+            if known is None or not self.counts()["triples"]:
+                return name
+            return known if any(same_content(one, name) for one in known.split(", ")) else f"{known}, {name}"
+
+        self._write_manifest(joined)
 
     @property
     def embedder_state(self) -> dict[str, Any]:
-        """Name, dimension, prompts and fingerprint of the embedder, as the manifest has them."""
-        return dict(self._manifest.embedder)
+        """Name, dimension, prompts and fingerprint of the embedder, as the manifest has them; its files as one hash."""
+        state = dict(self._manifest.embedder)
+        files = state.pop("files", None)
+        return state | ({"content": digest(files)[:12]} if files else {})
 
     @property
     def ranker_state(self) -> dict[str, Any] | None:
@@ -330,26 +400,42 @@ class CorpusIndex:
     @property
     def corpus_hash(self) -> str:
         """SHA-256 over the sorted passage ids; an id that the corpus brought counts with the hash of its text."""
-        digest = hashlib.sha256()
+        hashed = hashlib.sha256()
         for id, content in self._store.contents():
-            digest.update(f"{id}\n".encode() if id == content else f"{id} {content}\n".encode())
-        return digest.hexdigest()
+            hashed.update(f"{id}\n".encode() if id == content else f"{id} {content}\n".encode())
+        return hashed.hexdigest()
 
     def __len__(self) -> int:
         return self.counts()["passages"]
 
     def flush(self) -> None:
         """Write the manifest with the present counts, if anything changed since it was last written."""
-        with self._lock:
-            if self._changed and not self._store.read_only:
-                self._manifest.counts, self._manifest.corpus_hash = self.counts(), self.corpus_hash
-                self._manifest.write(self.path)
-                self._changed = False
+        if self._changed and not self._store.read_only:
+            self._write_manifest(lambda known: known)
+
+    def _write_manifest(self, extractor: Callable[[str | None], str | None]) -> None:
+        """Write the manifest; ``extractor`` gets the one on disk, which another process may have changed."""
+        with self._lock, self._store.transaction():  # of all processes, one at a time
+            if self.exists(self.path):
+                self._manifest.extractor = Manifest.read(self.path).extractor
+            self._manifest.extractor = extractor(self._manifest.extractor)
+            self._manifest.counts, self._manifest.corpus_hash = self.counts(), self.corpus_hash
+            self._manifest.write(self.path)
+            self._changed = False
 
     def close(self) -> None:
-        """Flush and close; closing twice does no harm."""
-        if not self._store.closed:
+        """Flush and close; closing twice does no harm.
+
+        The FAISS file is written where at least a tenth of the passages changed; else the next search brings it up to
+        date, so that adding a little costs a little.
+        """
+        if self._store.closed:
+            return
+        try:
             self.flush()
+            if self._stale and not self._store.read_only and 10 * self._stale >= len(self):
+                self._save_vectors(self._vector_index(), must=True)
+        finally:
             self._store.close()
 
     def __enter__(self) -> CorpusIndex:
@@ -373,28 +459,65 @@ class CorpusIndex:
                 self._verified = True
         return self.embedder
 
+    @property
+    def _dimension(self) -> int:
+        return int(self._manifest.embedder["dimension"])
+
     def _vector_index(self) -> VectorIndex:
+        """The vectors in memory, with what this process added and removed since."""
         with self._lock:
-            if self._vectors is None:
-                self._vectors = self._load_vectors()
+            try:
+                if self._vectors is None:
+                    self._vectors = VectorIndex.load(self._store, self._dimension, self.path / _VECTORS)
+                    if not self._store.read_only and not self._stale:
+                        self._save_vectors(self._vectors)
+                elif self._unsynced:
+                    self._vectors.sync(self._store)
+            except UnusableVectorsError as error:
+                named = self._store.passages_by_key(error.keys[:3])
+                titles = ", ".join(repr(printable(one.title or one.text[:60])) for one in named.values())
+                raise CorpusIndexError(
+                    f"index {self.path}: {len(error.keys)} passages have vectors that are not finite, zero or of "
+                    f"another length ({titles}): cirag-dspy index CORPUS --out {self.path} encodes them anew"
+                ) from None
+            self._unsynced = False
             return self._vectors
 
-    def _load_vectors(self) -> VectorIndex:
-        return VectorIndex.load(self._store, self._manifest.embedder["dimension"], self.path / "passages.faiss")
+    def _save_vectors(self, vectors: VectorIndex, must: bool = False) -> None:
+        """Write the FAISS file. It is derived: an index without it can be searched, and takes longer to open."""
+        try:
+            vectors.save(self.path / _VECTORS)
+            self._stale = 0
+        except OSError as error:
+            problem = f"{self.path / _VECTORS} can't be written ({error.strerror or error})"
+            if must:
+                raise CorpusIndexError(f"{problem}: free some room, then run the same again") from error
+            logger.warning("%s: opening the index takes longer", problem)
 
-    def _renew(self) -> None:
-        """Take up what was added or removed."""
-        vectors = self._load_vectors()
+    def _renew(self, changes: int) -> None:
+        """Note that passages or their vectors changed; searching takes it up."""
         with self._lock:
-            self._vectors = vectors
+            self._stale += max(changes, 1)
+            self._unsynced = True
             for shelves in self._all_shelves():
                 shelves.clear()
+
+    def _drop_unusable_vectors(self) -> None:
+        """Once: passages whose vectors are no directions lose them, and are encoded again."""
+        if self._vectors_checked:
+            return
+        keys = self._store.vector_keys()
+        for start in range(0, len(keys), 4096):
+            found, vectors = self._store.vectors(keys[start : start + 4096], self._dimension)
+            if (bad := unusable(vectors)).any():
+                self._store.drop_vectors(found[bad].tolist())
+        self._vectors_checked = True
 
     def _all_shelves(self) -> list[Shelves]:
         return [self._shelves, self._ranker.shelves] if self._ranker else [self._shelves]
 
     def _encode(self, texts: Sequence[str]) -> np.ndarray:
-        return self._encoder().encode_passages(texts)
+        return passage_vectors(self._encoder(), texts, self._dimension)
 
     def _embed_passages(self, batch_size: int, on_long: OnLong | None = None) -> None:
         while rows := self._store.bare_passages(batch_size):

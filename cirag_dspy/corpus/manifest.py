@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -11,10 +10,15 @@ from typing import Any
 
 from cirag_dspy.corpus.embedder import Encoder
 from cirag_dspy.errors import CorpusIndexError
-from cirag_dspy.files import read_text
+from cirag_dspy.files import read_text, write_json
 
 FORMAT = 1
 NAME = "manifest.json"
+
+
+def files_of(embedder: Encoder) -> dict[str, str]:
+    """Hashes of the files of an embedder's model, where it tells them."""
+    return dict(embedder.files()) if hasattr(embedder, "files") else {}
 
 
 @dataclass
@@ -41,6 +45,7 @@ class Manifest:
                 "query_prompt": embedder.query_prompt,
                 "passage_prompt": embedder.passage_prompt,
                 "fingerprint": [float(value) for value in embedder.fingerprint()],
+                **({"files": files} if (files := files_of(embedder)) else {}),
             }
         )
 
@@ -67,6 +72,8 @@ class Manifest:
             texts = [said["name"], said["query_prompt"], said["passage_prompt"]]
             if not all(isinstance(text, str) for text in texts) or sum(said["fingerprint"]) is None:
                 raise ValueError("embedder")
+            if not all(isinstance(found, str) for found in dict(said.get("files", {})).values()):
+                raise ValueError("files")
             int(said["dimension"])
         except (ValueError, KeyError, TypeError) as error:
             raise CorpusIndexError(
@@ -75,14 +82,19 @@ class Manifest:
         return manifest
 
     def write(self, folder: Path) -> None:
-        """Write ``manifest.json`` atomically."""
+        """Write ``manifest.json`` atomically.
+
+        Raises:
+            CorpusIndexError: It can't be written.
+        """
         try:
             self.version = version("cirag-dspy")
         except PackageNotFoundError:
             self.version = "unknown"
-        temporary = folder / f"{NAME}.{os.getpid()}.tmp"
-        temporary.write_text(json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        temporary.replace(folder / NAME)
+        try:
+            write_json(folder / NAME, asdict(self))
+        except OSError as error:
+            raise CorpusIndexError(f"{folder / NAME} can't be written: {error.strerror}: free some room") from error
 
     def check_name(self, embedder: Encoder, folder: Path) -> None:
         """Refuse an embedder of another name or other prompts.
@@ -98,7 +110,7 @@ class Manifest:
         """Refuse an embedder whose vectors are of another dimension or another model; loads it.
 
         The fingerprint is compared within a tenth of a typical component: devices and precisions differ by less, models
-        by more.
+        by more. It is a sample, so the files of the model are compared too, as far as both sides have them.
 
         Raises:
             CorpusIndexError: With both sides and the command that rebuilds.
@@ -108,8 +120,16 @@ class Manifest:
             self._refuse(embedder, folder, "dimension", dimension, embedder.dimension)
         own, theirs = self.embedder["fingerprint"], list(embedder.fingerprint())
         tolerance = 0.1 / dimension**0.5
-        if len(own) != len(theirs) or any(abs(a - b) > tolerance for a, b in zip(own, theirs, strict=True)):
+        near = len(own) == len(theirs) and all(abs(a - b) <= tolerance for a, b in zip(own, theirs, strict=True))
+        if not near:
             self._refuse(embedder, folder, "fingerprint", own[:3], theirs[:3])
+        known, files = self.embedder.get("files"), files_of(embedder)
+        if known is None and files:
+            self.embedder["files"] = files  # built by a version that did not note them; written with the next change
+        known = known or {}
+        for name in sorted(known.keys() & files.keys()):
+            if known[name] != files[name]:
+                self._refuse(embedder, folder, f"{name} with hash", known[name][:12], files[name][:12])
 
     def _refuse(self, embedder: Encoder, folder: Path, what: str, own: object, theirs: object) -> None:
         raise CorpusIndexError(

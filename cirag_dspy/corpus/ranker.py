@@ -8,9 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
+from cirag_dspy.content import content_hash, remember_former
 from cirag_dspy.corpus.embedder import Encoder
-from cirag_dspy.corpus.store import Shelf, Store
-from cirag_dspy.files import digest, sha256
+from cirag_dspy.corpus.manifest import files_of
+from cirag_dspy.corpus.model_files import model_files
+from cirag_dspy.corpus.store import Shelf, Store, to_vector
+from cirag_dspy.files import digest
 from cirag_dspy.schema import Triple
 
 _TABLE = """
@@ -57,7 +60,7 @@ class RankerStore:
                 "WHERE p.id IN (SELECT value FROM json_each(?))",
                 (self._ranker, json.dumps(ids)),
             )
-            known = {tuple(fields): np.frombuffer(vector, dtype=np.float32) for *fields, vector in rows}
+            known = {tuple(fields): to_vector(vector) for *fields, vector in rows}
         return {
             id: {triple: known.get((id, triple.head, triple.relation, triple.tail)) for triple in shelf}
             for id, shelf in self._store.shelves(ids).items()
@@ -77,11 +80,15 @@ class RankerStore:
 
 
 def content_of(encoder: Encoder) -> str:
-    """12 hex digits of what decides a triple's vector: the weights of the model, and its prompt before a passage.
+    """12 hex digits of what decides a triple's vector: the files of the model, and its prompt before a passage.
 
-    A folder's weights are read whole, so that one trained again, if only by a step, is another ranker, and one that was
+    The model's files are read whole, so that one trained again, if only by a step, is another ranker, and one that was
     moved is the same.
     """
     folder = Path(encoder.name)
-    weights = [sha256(file) for file in sorted(folder.rglob("*.safetensors"))] if folder.is_dir() else []
-    return digest([weights or [encoder.name, encoder.fingerprint()], encoder.passage_prompt])[:12]
+    files = model_files(folder) if folder.is_dir() else files_of(encoder)
+    weights = [content_hash(file) for file in sorted(folder.rglob("*.safetensors"))] if folder.is_dir() else []
+    named = [encoder.name, [] if weights else encoder.fingerprint()]
+    now = digest([list(files.items()) or named, encoder.passage_prompt])[:12]
+    remember_former(now, digest([weights or named, encoder.passage_prompt])[:12])
+    return now

@@ -51,7 +51,8 @@ class Shelves:
             found = {id: shelf for id in ids if (shelf := self._shelves.get(id)) is not None}
             missing = [id for id in ids if id not in found]
             for id, shelf in self._store.shelves(missing).items() if missing else ():
-                self._shelves.put(id, shelf)
+                if shelf:  # another process may be extracting the others
+                    self._shelves.put(id, shelf)
                 found[id] = shelf
         return {id: found[id] for id in ids if id in found}
 
@@ -65,27 +66,27 @@ class Shelves:
         with self._lock:
             self._shelves.clear()
 
-    def vectors(self, triples: Sequence[Triple]) -> np.ndarray:
-        """Unit vectors ``[n, d]`` of triples (at least one).
+    def vectors(self, triples: Sequence[Triple], dimension: int) -> np.ndarray:
+        """Unit vectors ``[n, dimension]`` of triples (at least one).
 
-        What has no vector yet is encoded in one batch, by one thread, and stored; triples that the store doesn't have
-        stay in memory.
+        What has no vector yet, or one of another length, is encoded in one batch, by one thread, and stored; triples
+        that the store doesn't have stay in memory.
         """
-        vectors = self._known(triples)
+        vectors = self._known(triples, dimension)
         if any(triple not in vectors for triple in triples):
             with self._encoding:  # whoever waited for it finds here what the other encoded
-                vectors = self._known(triples)
+                vectors = self._known(triples, dimension)
                 if missing := [triple for triple in dict.fromkeys(triples) if triple not in vectors]:
                     vectors |= self._encoded(missing)
         return np.stack([vectors[triple] for triple in triples])
 
-    def _known(self, triples: Sequence[Triple]) -> dict[Triple, np.ndarray]:
+    def _known(self, triples: Sequence[Triple], dimension: int) -> dict[Triple, np.ndarray]:
         shelves = self.get(triple.passage_id for triple in triples)
         vectors: dict[Triple, np.ndarray] = {}
         for triple in triples:
             vector = shelves.get(triple.passage_id, {}).get(triple)
             vector = self._loose.get(fact(triple)) if vector is None else vector
-            if vector is not None:
+            if vector is not None and len(vector) == dimension:
                 vectors[triple] = vector
         return vectors
 

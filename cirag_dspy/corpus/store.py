@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from cirag_dspy.corpus.checks import unusable
 from cirag_dspy.corpus.database import Database
 from cirag_dspy.errors import CorpusIndexError
 from cirag_dspy.schema import EXTRACTION_STATES, Extraction, ExtractionState, Passage, Tries, Triple
@@ -16,6 +17,15 @@ Shelf = dict[Triple, np.ndarray | None]
 
 # Run in every transaction that changes which passages have vectors.
 NEW_TOKEN = "INSERT OR REPLACE INTO meta VALUES ('vectors', lower(hex(randomblob(16))))"
+
+
+def to_vector(stored: object) -> np.ndarray | None:
+    """A vector ``[d]`` as it is stored; None where there is none yet, or where it is no direction."""
+    if not isinstance(stored, bytes) or not stored or len(stored) % 4:
+        return None
+    vector = np.frombuffer(stored, dtype=np.float32)
+    return None if unusable(vector[None])[0] else vector
+
 
 _IDS = "IN (SELECT value FROM json_each(?))"
 _STATES = (
@@ -34,6 +44,12 @@ class Store(Database):
         with self.transaction() as connection:
             rows = [(vector.tobytes(), key) for key, vector in zip(keys, vectors, strict=True)]
             connection.executemany("UPDATE passages SET vector = ? WHERE key = ?", rows)
+            connection.execute(NEW_TOKEN)
+
+    def drop_vectors(self, keys: Sequence[int]) -> None:
+        """Forget the vectors of passages, so that they are encoded again."""
+        with self.transaction() as connection:
+            connection.execute(f"UPDATE passages SET vector = NULL WHERE key {_IDS}", (json.dumps(list(keys)),))
             connection.execute(NEW_TOKEN)
 
     def keep(self, passage_id: str, extraction: Extraction) -> None:
@@ -82,14 +98,23 @@ class Store(Database):
         """Changes whenever the set of passage vectors does."""
         return str(self.meta("vectors") or "")
 
-    def vectors(self, batch: int = 4096) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Keys ``[n]`` and vectors ``[n, d]`` of the embedded passages, by key, in batches."""
-        last = 0
-        query = "SELECT key, vector FROM passages WHERE key > ? AND vector IS NOT NULL ORDER BY key LIMIT ?"
-        while rows := self.connection.execute(query, (last, batch)).fetchall():
-            last = rows[-1][0]
-            matrix = np.frombuffer(b"".join(vector for _, vector in rows), dtype=np.float32)
-            yield np.array([key for key, _ in rows], dtype=np.int64), matrix.reshape(len(rows), -1)
+    def vector_keys(self) -> np.ndarray:
+        """Keys ``[n]`` of the embedded passages, ascending."""
+        rows = self.connection.execute("SELECT key FROM passages WHERE vector IS NOT NULL ORDER BY key")
+        return np.fromiter((key for (key,) in rows), dtype=np.int64)
+
+    def vectors(self, keys: np.ndarray, dimension: int) -> tuple[np.ndarray, np.ndarray]:
+        """Keys ``[m]`` and vectors ``[m, d]`` of those passages that are embedded, by key.
+
+        What is no vector of ``dimension`` floats comes as one of NaN.
+        """
+        query = f"SELECT key, vector FROM passages WHERE key {_IDS} AND vector IS NOT NULL ORDER BY key"
+        rows = self.connection.execute(query, (json.dumps(keys.tolist()),)).fetchall()
+        matrix = np.full((len(rows), dimension), np.nan, dtype=np.float32)
+        for place, (_, vector) in enumerate(rows):
+            if (found := to_vector(vector)) is not None and len(found) == dimension:
+                matrix[place] = found
+        return np.array([key for key, _ in rows], dtype=np.int64), matrix
 
     def bare_passages(self, limit: int) -> list[tuple[int, Passage]]:
         """Up to ``limit`` passages without a vector, with their keys."""
@@ -136,7 +161,7 @@ class Store(Database):
             shelf = found.setdefault(id, {})
             if head is not None:
                 triple = Triple(head, relation, tail, id, sentence)
-                shelf[triple] = None if vector is None else np.frombuffer(vector, dtype=np.float32)
+                shelf[triple] = to_vector(vector)
         return found
 
     def states(self, ids: Iterable[str]) -> dict[str, ExtractionState]:

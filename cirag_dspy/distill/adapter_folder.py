@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from cirag_dspy.content import same_content
 from cirag_dspy.errors import RunError
-from cirag_dspy.files import read_json, write_text
+from cirag_dspy.files import disk_problem, read_json, replacing, write_text
 
 WEIGHTS = "adapter_model.safetensors"
 CONFIG = "adapter_config.json"
@@ -80,7 +84,7 @@ class AdapterFolder:
 
     def append(self, entry: list[float]) -> None:
         """Add a step to the log."""
-        with self._log.open("a", encoding="utf-8") as log:
+        with self._writing(), self._log.open("a", encoding="utf-8") as log:
             log.write(f"{json.dumps(entry)}\n")
 
     def save(self, state: dict[str, torch.Tensor], losses: list[list[float]], identity: dict[str, Any]) -> None:
@@ -88,29 +92,43 @@ class AdapterFolder:
         part, whole = self._checkpoints / "part", self._checkpoints / f"step-{len(losses):08d}"
         if not losses or whole.exists():
             return
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir(parents=True)
-        save_file(state, part / "state.safetensors")
-        (part / "state.json").write_text(json.dumps({"identity": identity, "losses": losses}), encoding="utf-8")
-        part.rename(whole)
+        with self._writing(part):
+            shutil.rmtree(part, ignore_errors=True)
+            part.mkdir(parents=True)
+            save_file(state, part / "state.safetensors")
+            (part / "state.json").write_text(json.dumps({"identity": identity, "losses": losses}), encoding="utf-8")
+            part.rename(whole)
         for older in sorted(self._checkpoints.glob("step-*"))[:-1]:
             shutil.rmtree(older)
 
     def finish(self, weights: dict[str, torch.Tensor], config: dict[str, Any], record: dict[str, Any]) -> None:
         """Write the adapter and then its record, which says that all is there; then the checkpoint goes."""
-        part = self.path / f".{WEIGHTS}.part"
-        save_file(weights, part, metadata={"format": "pt"})
-        part.replace(self.path / WEIGHTS)
-        # Sorted, for the adapter's content is part of its LM's name.
-        write_text(self.path / CONFIG, json.dumps(config, indent=2, sort_keys=True) + "\n")
-        write_text(self._record, json.dumps(record, indent=1) + "\n")
+        with self._writing():
+            with replacing(self.path / WEIGHTS) as part:
+                save_file(weights, part, metadata={"format": "pt"})
+            # Sorted, for the adapter's content is part of its LM's name.
+            write_text(self.path / CONFIG, json.dumps(config, indent=2, sort_keys=True) + "\n")
+            write_text(self._record, json.dumps(record, indent=1) + "\n")
         shutil.rmtree(self._checkpoints, ignore_errors=True)
         self._log.unlink(missing_ok=True)
+
+    @contextmanager
+    def _writing(self, part: Path | None = None) -> Iterator[None]:
+        """Make one error of all that writing can raise; what was in the folder before stays usable."""
+        try:
+            yield
+        except (OSError, SafetensorError) as error:
+            if part is not None:
+                shutil.rmtree(part, ignore_errors=True)
+            problem = disk_problem(error) or getattr(error, "strerror", None) or str(error)
+            raise RunError(
+                f"cannot write {self.path} ({problem}): free room; the same command goes on from its checkpoint"
+            ) from error
 
     def _check(self, saved: Any, identity: dict[str, Any]) -> None:
         before, now = _flat(saved if isinstance(saved, dict) else {}), _flat(identity)
         for name, value in now.items():
-            if before.get(name) != value:
+            if not same_content(before.get(name), value):
                 raise RunError(
                     f"{self.path} was trained with another {name} ({before.get(name)}, and now {value}): "
                     "give the same, or another folder, or start anew"

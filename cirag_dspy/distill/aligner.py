@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import platform
 import shutil
@@ -24,6 +25,7 @@ from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import sort_checkpoints
 
+from cirag_dspy.content import former
 from cirag_dspy.corpus.embedder import TRAINING_RECORD, Embedder, unit
 from cirag_dspy.corpus.ranker import content_of
 from cirag_dspy.corpus.shelves import fact
@@ -32,7 +34,7 @@ from cirag_dspy.distill.curve import thinned
 from cirag_dspy.distill.links import Rank, Row, Walk, passage_recall, triple_recall
 from cirag_dspy.distill.settings import AlignerSettings
 from cirag_dspy.errors import RunError
-from cirag_dspy.files import digest, read_json, write_json
+from cirag_dspy.files import digest, disk_problem, read_json, write_json
 from cirag_dspy.lms.loading import pick_device, quiet_transformers
 from cirag_dspy.schema import Triple
 
@@ -118,15 +120,18 @@ def train_aligner(
         write_json(watch.folder / TRAINING_RECORD, record)
         watch.folder.replace(out)
         shutil.rmtree(work)
-    except OSError as error:
-        raise RunError(f"{out} can't be written: {error.strerror or error}; choose another folder") from None
+    except Exception as error:  # what writes a checkpoint has errors of its own
+        problem = disk_problem(error) or (isinstance(error, OSError) and (error.strerror or str(error)))
+        if not problem:
+            raise
+        raise RunError(f"{out} can't be written: {problem}; choose another folder, or free room") from None
     return record
 
 
 def _finished(out: Path, identity: dict[str, Any]) -> dict[str, Any] | None:
     if (out / TRAINING_RECORD).is_file():
         record = read_json(out / TRAINING_RECORD, "choose another folder")
-        if record.get("identity") == identity:
+        if json.dumps(record.get("identity"), sort_keys=True) in _written(identity):
             return record
         raise RunError(f"{out} holds an aligner made of other data or settings; choose another folder")
     require_room(out)
@@ -144,10 +149,16 @@ def require_room(out: Path) -> None:
 def _prepare(work: Path, identity: dict[str, Any]) -> None:
     """Make the folder that the training works in: as it was left, if it was for the same, else empty."""
     mark = work / "identity.json"
-    if not mark.is_file() or read_json(mark, f"remove {work}") != identity:
+    if not mark.is_file() or json.dumps(read_json(mark, f"remove {work}"), sort_keys=True) not in _written(identity):
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
         write_json(mark, identity)
+
+
+def _written(identity: dict[str, Any]) -> tuple[str, str]:
+    """An identity as JSON, and as earlier versions would have written it."""
+    text = json.dumps(identity, sort_keys=True)
+    return text, former(text)
 
 
 def _last_checkpoint(work: Path) -> Path | None:

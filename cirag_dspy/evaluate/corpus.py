@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,9 +14,11 @@ from cirag_dspy.benchmarks.demo import demo_triples
 from cirag_dspy.corpus.embedder import Embedder
 from cirag_dspy.corpus.index import CorpusIndex
 from cirag_dspy.corpus.ingest import Document
-from cirag_dspy.errors import CorpusIndexError, RunError
+from cirag_dspy.errors import CorpusIndexError, IndexInUseError, RunError
 from cirag_dspy.paths import cache_dir
 from cirag_dspy.schema import Extraction
+
+logger = logging.getLogger(__name__)
 
 GIVEN, NONE = "given", "none"
 
@@ -62,16 +66,34 @@ def open_corpus(
         / "indexes"
         / "-".join((benchmark.name, benchmark.corpus_hash[:12], slug(embedder), slug(extractor)))
     )
-    encoder = Embedder(embedder)
-    opened = CorpusIndex.open(folder, encoder) if CorpusIndex.exists(folder) else _create(folder, encoder)
-    if opened.corpus_hash != benchmark.corpus_hash or not opened.is_embedded():
-        opened.add((Document(passage.id, (passage,)) for passage in benchmark.passages), progress=progress)
+    opened = _shared(benchmark, folder, Embedder(embedder), progress)
     if extractor == GIVEN and opened.counts()["pending"]:
         for passage_id, triples in demo_triples().items():
             opened.keep(passage_id, Extraction("done", tuple(triples)))
         opened.embed_triples()
     opened.extractor = extractor
     return opened
+
+
+def _shared(
+    benchmark: Benchmark, folder: Path, encoder: Embedder, progress: Callable[[int, int | None], None] | None
+) -> CorpusIndex:
+    """The index in the cache with all passages; where another run is building it, it is waited for."""
+    waiting = False
+    while True:
+        opened = None
+        try:
+            opened = CorpusIndex.open(folder, encoder) if CorpusIndex.exists(folder) else _create(folder, encoder)
+            if opened.corpus_hash != benchmark.corpus_hash or not opened.is_embedded():
+                opened.add((Document(passage.id, (passage,)) for passage in benchmark.passages), progress=progress)
+            return opened
+        except IndexInUseError as error:
+            if opened is not None:
+                opened.close()
+            if not waiting:
+                logger.warning("%s", error)
+            waiting = True
+            time.sleep(0.5)
 
 
 def own_corpus(
@@ -103,7 +125,11 @@ def own_corpus(
 def _create(folder: Path, encoder: Embedder) -> CorpusIndex:
     try:
         return CorpusIndex.create(folder, encoder)
+    except IndexInUseError:
+        raise
     except CorpusIndexError as error:
+        if CorpusIndex.exists(folder):  # another run made it meanwhile
+            return CorpusIndex.open(folder, encoder)
         raise CorpusIndexError(f"{error}; --cache-dir or CIRAG_DSPY_CACHE names another place for it") from None
 
 

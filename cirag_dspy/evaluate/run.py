@@ -12,6 +12,7 @@ from typing import Any
 import dspy
 
 from cirag_dspy.benchmarks.draw import told
+from cirag_dspy.content import same_content
 from cirag_dspy.errors import RunError
 from cirag_dspy.evaluate.compare import RULES, score_intervals
 from cirag_dspy.evaluate.metrics import answer_rule
@@ -67,9 +68,9 @@ class RunFolder:
             raise RunError(f"{file} is damaged, so the run can't be resumed; choose another --out") from None
         before, now = (dict(_leaves(whole)) for whole in (was, plain(dict(manifest))))
         changed = [
-            f"{name} {before.get(name)} -> {now.get(name)}"
+            f"{name} {str(before.get(name))[:60]} -> {str(now.get(name))[:60]}"
             for name in sorted(before.keys() | now.keys())
-            if before.get(name) != now.get(name) and not f"{name}.".startswith(tuple(f"{one}." for one in self.FREE))
+            if not same_content(before.get(name), now.get(name)) and not self._is_free(name, before)
         ]
         if any(line.startswith("dataset.ids_sha256 ") for line in changed):
             self._refuse_draw(was.get("dataset", {}), manifest["dataset"])
@@ -77,6 +78,11 @@ class RunFolder:
             more = f" and {len(changed) - 4} more" if len(changed) > 4 else ""
             details = "; ".join(changed[:4])
             raise RunError(f"{self.path} holds a run of other settings ({details}{more}); choose another --out")
+
+    def _is_free(self, name: str, before: Mapping[str, str]) -> bool:
+        """Whether a value may differ, also from a run of a version that did not record it."""
+        unknown = name == "index.embedder.content" and name not in before
+        return unknown or f"{name}.".startswith(tuple(f"{one}." for one in self.FREE))
 
     def _refuse_draw(self, was: Mapping[str, Any], now: Mapping[str, Any]) -> None:
         """Raise RunError where a run of the same file is gone on with by other questions."""
@@ -186,9 +192,9 @@ def conclude(folder: RunFolder, examples: Sequence[dspy.Example], manifest: Mapp
 
 
 def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """Dotted names and values of nested dictionaries, each value as short text."""
+    """Dotted names and values of nested dictionaries, each value as text."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from _leaves(inner, f"{name}.{key}" if name else key)
     else:
-        yield name, str(value)[:60]
+        yield name, str(value)

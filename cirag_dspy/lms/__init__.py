@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import dspy
 
+from cirag_dspy.content import same_content
 from cirag_dspy.errors import ModelError
 from cirag_dspy.lms.meter import LMMeter
 from cirag_dspy.lms.provider import LocalProvider
@@ -90,7 +91,7 @@ def local_engine(spec: str, **options: Any) -> tuple[str, LocalEngine]:
     folder = base_folder(model)
     adapter_folder = model_folder(adapter, adapter=True) if adapter else None
     content = fingerprint(folder, adapter_folder)
-    if mark and mark[1] != content:
+    if mark and not same_content(mark[1], content):
         raise ModelError(f"{plain} has changed: its content is {content}, and {mark[1]} was asked for")
     engine = load_engine(str(folder), str(adapter_folder) if adapter_folder else None, content=content, **options)
     return f"{plain}@{content}", engine

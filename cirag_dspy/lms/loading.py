@@ -15,6 +15,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
+from cirag_dspy.content import same_content
 from cirag_dspy.errors import ModelError
 from cirag_dspy.files import read_text
 from cirag_dspy.lms.local import LocalEngine
@@ -104,7 +105,7 @@ def _check_base(base: Path, adapter: Path) -> None:
         name, content = trained_on["name"], trained_on["content"]
     except (OSError, ValueError, KeyError, TypeError):
         return
-    if content != (given := fingerprint(base)):
+    if not same_content(content, given := fingerprint(base)):
         logger.warning("%s was trained on %s (%s), and is used on %s (%s)", adapter, name, content, base, given)
 
 

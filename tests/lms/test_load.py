@@ -271,7 +271,7 @@ def test_two_processes_converting_at_once(monkeypatch, tmp_path):
     def overtaken(source, folder):
         (folder / "config.json").write_text("mine")
         target = next(p for p in [tmp_path / "cache"] if p.is_dir())
-        other = target / f"smollm2-135m-instruct-{weights._digest([gguf])[:12]}-v{weights._FORMAT}"
+        other = weights._converted_folder(target, weights.content_hash(gguf))
         other.mkdir()
         (other / "config.json").write_text("theirs")
 
