@@ -104,7 +104,19 @@ _REFUSED_IN_A_SENTENCE = re.compile(
     r"|(?:the |this )?(?:question|answer|it) (?:cannot|can't|can not|could not) be (?:answered|determined|found)\b"
     r"|(?:not enough|insufficient) (?:information|evidence)\b"
     r"|(?:the )?(?:given |provided )?(?:evidence|passages?|context) (?:does not|do not|doesn't|don't) "
-    r"(?:say|provide|mention|state|contain|specify|give|include)\b)",
+    r"(?:say|provide|mention|state|contain|specify|give|include)\b"
+    r"|(?:there (?:is|was) )?(?:no|not enough|insufficient) (?:relevant |specific |further |such )?"
+    r"(?:information|evidence|mention|details?)\b"
+    r"|(?:the |this )?(?:question|answer|it|information) (?:is|was|are) (?:not|n['’]t) (?:mentioned|available|"
+    r"found|clear|in the (?:evidence|passages?|context|text))\b"
+    r"|not (?:mentioned|stated|specified|given|provided|found|available) (?:in|by) (?:the|any|these)\b"
+    r"|(?:it )?(?:cannot|can['’]t|can not|could not) be (?:determined|answered|inferred) (?:from|based|with)\b"
+    r"|i (?:do not|don['’]t|cannot|can['’]t|am (?:not able|unable) to) (?:know|say|tell|determine|answer|find)"
+    r"(?:\W*$|[.,;:]|\s+(?:the answer|this|that|from|based|for sure|with)\b)"
+    r"|i(?: a|['’])m not sure\b|(?:i(?: a|['’])m )?sorry,? (?:but\b|i\b|the (?:passages?|evidence|context|text)\b)"
+    r"|(?:ich wei(?:ß|ss) (?:es )?nicht|keine ahnung|je ne sais pas|no (?:lo )?s[ée]|non lo so|n[ãa]o sei|не знаю|"
+    r"nie wiem|ik weet het niet|jag vet inte)\W*$"
+    r"|我?不知道\W*$|无法(?:回答|确定)|無法(?:回答|確定)|(?:分|わ)かりません|모르겠습니다|मुझे नहीं पता|لا أعرف)",
     re.I,
 )
 # "None", also with a reason behind it ("None, the facts suffice"), but no title ("Nothing (2003 film) director").

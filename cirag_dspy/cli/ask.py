@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from cirag_dspy.corpus.index import CorpusIndex
 
 
+NOT_ANSWERED = 3  # exit code
+
+
 def ask(
     question: Annotated[str, typer.Argument(help="The question.")],
     index: Annotated[Path, typer.Option(help="Index folder made by `cirag-dspy index`.")],
@@ -32,11 +35,16 @@ def ask(
     k: Annotated[int | None, typer.Option("-k", min=1, help="Passages per search.")] = None,
     n: Annotated[int | None, typer.Option("-n", min=1, help="Candidate triples per hop.")] = None,
     max_hops: Annotated[int | None, typer.Option(min=1, help="Hops at most.")] = None,
+    abstain: Annotated[bool, typer.Option("--abstain", help="Where the passages do not say, print no guess.")] = False,
     cache_dir: common.CacheDir = None,
     as_json: common.Json = False,
     quiet: common.Quiet = False,
 ) -> None:
-    """Answer a question and cite the sentences."""
+    """Answer a question and cite the sentences.
+
+    Exit code 3 where it is not answered: the LM found the passages insufficient, its reply is no answer, or its guess
+    stands in none of them. Then "I do not know" is printed, with the best guess if there is one.
+    """
     if not question.strip():
         raise RunError("the question is empty")
     common.prepare(cache_dir)
@@ -69,13 +77,12 @@ def ask(
             _say_what_lacks(opened, prediction.passages)
         sources = opened.sources_of(citation.passage_id for citation in prediction.get("citations") or [])
     if as_json:
-        common.print_json(_as_dict(prediction, meter.snapshot(), sources))
+        common.print_json(_as_dict(prediction, meter.snapshot(), sources, abstain))
     else:
-        _show(prediction, meter.snapshot(), quiet)
+        _show(prediction, meter.snapshot(), quiet, abstain)
     common.say_cut(meter.snapshot(), max_tokens)
-    if not prediction.answer:
-        common.say("no answer: the LM's replies could not be read, or the index is empty")
-        raise typer.Exit(1)
+    if not prediction.answered:
+        raise typer.Exit(NOT_ANSWERED)
 
 
 def _say_what_lacks(index: CorpusIndex, ids: list[str]) -> None:
@@ -90,9 +97,10 @@ def _say_what_lacks(index: CorpusIndex, ids: list[str]) -> None:
         common.say(f"note: the facts of {cut} of {len(ids)} passages found are cut off; index --max-tokens gives more")
 
 
-def _as_dict(prediction: Any, lm: dict[str, Any], sources: dict[str, list[str]]) -> dict[str, Any]:
+def _as_dict(prediction: Any, lm: dict[str, Any], sources: dict[str, list[str]], abstain: bool) -> dict[str, Any]:
     return {
-        "answer": prediction.answer,
+        "answer": prediction.answer if prediction.answered or not abstain else "",
+        "answered": prediction.answered,
         "level": prediction.get("level"),
         "citations": [
             {**dataclasses.asdict(citation), "sources": sources.get(citation.passage_id, [])}
@@ -112,9 +120,19 @@ def _as_dict(prediction: Any, lm: dict[str, Any], sources: dict[str, list[str]])
     }
 
 
-def _show(prediction: Any, lm: dict[str, Any], quiet: bool) -> None:
-    typer.echo(prediction.answer)
-    for number, citation in enumerate(prediction.get("citations") or [], 1):
+def _not_known(prediction: Any, abstain: bool) -> str:
+    """What is printed in an answer's place."""
+    if not prediction.passages:
+        return "I do not know: no passages were found"
+    if prediction.answer:
+        return f"I do not know: the passages found do not say{'' if abstain else f' (best guess: {prediction.answer})'}"
+    return "I do not know: the passages found do not say, or the LM's replies are no answer"
+
+
+def _show(prediction: Any, lm: dict[str, Any], quiet: bool, abstain: bool) -> None:
+    typer.echo(prediction.answer if prediction.answered else _not_known(prediction, abstain))
+    shown = prediction.answered or (prediction.answer and not abstain)
+    for number, citation in enumerate((prediction.get("citations") or []) if shown else [], 1):
         typer.echo(
             f"  [{number}] {citation.title}: {citation.text}" if citation.title else f"  [{number}] {citation.text}"
         )

@@ -55,6 +55,7 @@ def evaluate(
     timeout: common.Timeout = 120.0,
     no_cache: common.NoCache = False,
     latency: runs.Latency = False,
+    abstain: runs.Abstain = False,
     index: runs.Index = None,
     embedder: common.EmbedderName = "embedded",
     aligner: common.Aligner = None,
@@ -134,6 +135,7 @@ def evaluate(
         aligner=aligner,
         threads=1 if latency else threads,
         latency=latency,
+        abstain=abstain,
         resume=resume,
         quiet=quiet,
     )

@@ -58,6 +58,15 @@ ExtractionLM = Annotated[str | None, typer.Option(help="Another LM for the tripl
 JudgeLM = Annotated[
     str | None, typer.Option(help="An LM that says whether answers mean the same as the gold.", rich_help_panel="LM")
 ]
+Abstain = Annotated[
+    bool,
+    typer.Option(
+        "--abstain",
+        help="Score guesses that a system does not stand by as no answer; default: as the official scripts do, "
+        "with how often it abstained beside.",
+        rich_help_panel="Report",
+    ),
+]
 Index = Annotated[Path | None, typer.Option(help="An index to use; default: one per corpus in the cache.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the runs in --out; finished ones are not asked.")]
 Latency = Annotated[
@@ -173,6 +182,7 @@ def run_plan(
     latency: bool,
     resume: bool,
     quiet: bool,
+    abstain: bool = False,
 ) -> list[Finished]:
     """Run each variant over the benchmark, one after another: all have the same questions, LMs and, but for those that
     extract their triples themselves, the same index. A judge then says which answers are right.
@@ -191,7 +201,14 @@ def run_plan(
         raise RunError(f"--index {index} has triples already, and --extract online extracts them anew: leave one out")
     opener = _Opener(plan, benchmark, models, index, embedder, aligner, threads, quiet)
     describe = partial(
-        _manifest, plan, benchmark=benchmark, models=models, given=index is not None, threads=threads, latency=latency
+        _manifest,
+        plan,
+        benchmark=benchmark,
+        models=models,
+        given=index is not None,
+        threads=threads,
+        latency=latency,
+        abstain=abstain,
     )
     finished = []
     with ExitStack() as stack:
@@ -221,6 +238,7 @@ def run_plan(
                         threads=threads,
                         resume=resume,
                         latency=latency,
+                        abstain=abstain,
                         on_row=moved,
                     )
                 opened.embed_triples()
@@ -252,6 +270,7 @@ def _manifest(
     given: bool,
     threads: int,
     latency: bool,
+    abstain: bool,
 ) -> dict[str, Any]:
     """What the numbers of a run depend on; ``given`` says whether the index was named."""
     from cirag_dspy.evaluate.corpus import NONE
@@ -269,6 +288,8 @@ def _manifest(
         manifest["index"]["extractor"] = NONE  # whatever the others need: it is the run that it would be alone
     if latency:
         manifest["latency"] = LATENCY
+    if abstain:
+        manifest["abstain"] = "guesses score as no answer"
     if models.judge is not None:
         manifest["judge"] = _describe(models.judge)
     if plan.saved:

@@ -13,7 +13,7 @@ from scipy import stats
 
 from cirag_dspy.errors import RunError
 from cirag_dspy.evaluate.outcome import label
-from cirag_dspy.evaluate.rows import Row, is_timed, recall_ranks
+from cirag_dspy.evaluate.rows import Row, abstention, has_answer, is_timed, recall_ranks
 from cirag_dspy.evaluate.variants import check_reference, passages_seen
 
 Scores = dict[str, float | None]
@@ -107,6 +107,7 @@ def _described(rows: Sequence[Row], seed: int) -> dict[str, Any]:
         "errors": len(rows) - len(answered),
         "scores": score_intervals(rows, seed),
         "cost": cost | seconds,
+        **abstention(rows),
         "levels": dict(sorted(Counter(name for row in answered if (name := label(row["level"]))).items())),
     }
 
@@ -118,6 +119,7 @@ def score_intervals(rows: Sequence[Row], seed: int = 0) -> dict[str, Scores]:
 
 def _columns(rows: Sequence[Row]) -> dict[str, list[float]]:
     """The values of each score; recalls only of the questions that have one."""
+    rows = [row for row in rows if has_answer(row)] or rows  # of the questions that have an answer, if any has
     columns = {name: [row[name] for row in rows] for name in COMPARED}
     for name in ("str_acc", "llm_acc"):
         if all(name in row for row in rows):
@@ -135,6 +137,7 @@ def _columns(rows: Sequence[Row]) -> dict[str, list[float]]:
 
 
 def _difference(rows: Sequence[Row], reference: Sequence[Row], seed: int) -> dict[str, Any]:
+    rows = [row for row in rows if has_answer(row)] or rows
     others = {row["id"]: row for row in reference}
     pairs = [(row, others[row["id"]]) for row in rows if row["id"] in others]
     found: dict[str, Any] = {"n": len(pairs)}

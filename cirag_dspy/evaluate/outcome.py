@@ -24,8 +24,9 @@ def outcome(prediction: Any) -> dict[str, Any]:
             which are joined by commas; None and NaN are no answer.
 
     Returns:
-        ``answer``, ``level`` and ``stopped`` as text (the last two None where there are none), ``passages`` as ids,
-        ``citations``, ``hops`` and ``triples``. An item of another shape than ours is kept as far as it can be read.
+        ``answer``; ``answered``, as the prediction says, else whether there is an answer; ``level`` and ``stopped`` as
+        text (the last two None where there are none), ``passages`` as ids, ``citations``, ``hops`` and ``triples``. An
+        item of another shape than ours is kept as far as it can be read.
 
     Raises:
         TypeError: It is no prediction, or its answer is none of the above; says what it is.
@@ -34,8 +35,11 @@ def outcome(prediction: Any) -> dict[str, Any]:
         prediction = dict(prediction.items())
     if not isinstance(prediction, Mapping):
         raise TypeError(f"the system returned {_kind(prediction)}, expected a dspy.Prediction")
+    answer = _answer(prediction.get("answer"))
+    answered = prediction.get("answered")
     return {
-        "answer": _answer(prediction.get("answer")),
+        "answer": answer,
+        "answered": bool(answer) if answered is None else bool(plain(answered)) and bool(answer),
         "level": label(prediction.get("level")),
         "passages": [_id(passage) for passage in _items(prediction.get("passages"))],
         "citations": [_citation(item) for item in _items(prediction.get("citations"))],

@@ -13,6 +13,7 @@ from cirag_dspy.benchmarks.draw import told
 Table = list[list[str]]
 
 _COUNTED = ("calls", "cached", "prompt_tokens", "completion_tokens")
+_ABSTENTION = ("coverage", "em_answered", "f1_answered", "em_unanswerable")
 
 
 def summary_lines(title: str, summary: Mapping[str, Any], passages: Mapping[str, int] | None = None) -> str:
@@ -37,6 +38,7 @@ def summary_lines(title: str, summary: Mapping[str, Any], passages: Mapping[str,
             title,
             f"  {'   '.join(scores)}",
             *_recall_lines(summary),
+            *_abstention_lines(summary),
             f"  levels: {levels or 'none'}   errors {summary['errors']}   unreadable hops {summary['unreadable_hops']}",
             f"  per question: {cost['calls']} LM calls, {cost['cached']} cached; {cost['prompt_tokens']:.0f} prompt + "
             f"{cost['completion_tokens']:.0f} reply tokens"
@@ -44,6 +46,21 @@ def summary_lines(title: str, summary: Mapping[str, Any], passages: Mapping[str,
             + (f"; {seconds['median']} s (median, one at a time)" if seconds else ""),
         ]
     )
+
+
+def _abstention_lines(summary: Mapping[str, Any]) -> list[str]:
+    """How often the system answered, and how good its answers were then."""
+    found = summary.get("abstention")
+    if not found:
+        return []
+    lines = []
+    if found["of"]:
+        share = f"{found['answered']} of {found['of']} ({_percent(found['coverage'])} %)"
+        good = f": EM {_percent(found['em_answered'])}   F1 {_percent(found['f1_answered'])} of these"
+        lines.append(f"  answered: {share}{good if found['answered'] else ''}; else a guess, or none")
+    if "unanswerable" in found:
+        lines.append(f"  unanswerable: rightly left open {found['rightly_abstained']} of {found['unanswerable']}")
+    return lines
 
 
 def _recall_lines(summary: Mapping[str, Any]) -> list[str]:
@@ -76,7 +93,9 @@ def comparison_markdown(title: str, comparison: Mapping[str, Any]) -> str:
 def comparison_csv(comparison: Mapping[str, Any]) -> str:
     """A comparison as CSV: a row a run, scores as shares of 1; what there is not is empty.
 
-    ``k`` and ``read`` are what ``passages_seen`` says. ``seconds`` are there if all runs were taken with ``--latency``.
+    ``coverage`` is the share of questions that were answered, ``em_answered`` and ``f1_answered`` the scores of these
+    answers, ``em_unanswerable`` the share of unanswerable questions rightly left open. ``k`` and ``read`` are what
+    ``passages_seen`` says. ``seconds`` are there if all runs were taken with ``--latency``.
     """
     runs = comparison["runs"]
     scores = _score_names(runs)
@@ -85,7 +104,8 @@ def comparison_csv(comparison: Mapping[str, Any]) -> str:
     header = ["name", "k", "read", "n", "errors"]
     header += [f"{score}{bound}" for score in scores for bound in bounds]
     header += [f"{score}_difference{bound}" for score in ("em", "f1") for bound in (*bounds, "_p")]
-    header += [*counted, "levels"]
+    abstention = [key for key in _ABSTENTION if any(key in run.get("abstention", {}) for run in runs.values())]
+    header += [*counted, *abstention, "levels"]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(header)
@@ -98,6 +118,7 @@ def comparison_csv(comparison: Mapping[str, Any]) -> str:
             found = run.get("difference", {}).get(score, {})
             row += [found.get(key) for key in ("mean", "low", "high", "p")]
         row += [run["cost"][key] for key in counted]
+        row += [run.get("abstention", {}).get(key) for key in abstention]
         writer.writerow([*row, _levels(run)])
     return out.getvalue()
 
@@ -146,7 +167,19 @@ def _tables(comparison: Mapping[str, Any]) -> list[Table]:
             cells = [_signed(difference.get("em")), _p(difference.get("em"))]
             differences.append([name, *cells, _signed(difference.get("f1")), _p(difference.get("f1"))])
         levels.append([name, _levels(run)])
-    return [table for table in (_scores(runs), differences, levels) if len(table) > 1]
+    return [table for table in (_scores(runs), differences, _answered(runs), levels) if len(table) > 1]
+
+
+def _answered(runs: Mapping[str, Any]) -> Table:
+    """How often each system answered, and how good its answers were then; of old runs, nothing."""
+    found = {name: run["abstention"] for name, run in runs.items() if "abstention" in run}
+    open_ones = any("unanswerable" in one for one in found.values())
+    table = [["of those answered", "answered", "EM", "F1", *(["rightly left open"] if open_ones else [])]]
+    for name, one in found.items():
+        cells = [f"{one['answered']}/{one['of']}", _percent(one["em_answered"]), _percent(one["f1_answered"])]
+        cells += [f"{one['rightly_abstained']}/{one['unanswerable']}"] if "unanswerable" in one else []
+        table.append([name, *cells, *[""] * (len(table[0]) - len(cells) - 1)])
+    return table
 
 
 def _scores(runs: Mapping[str, Any]) -> Table:

@@ -24,7 +24,7 @@ KEPT_PASSAGES = 20
 RECALLS = ("recall", "all_recall", "title_recall", "answer_recall")
 
 
-def answer_one(system: Any, example: dspy.Example, *, latency: bool = False) -> Row:
+def answer_one(system: Any, example: dspy.Example, *, latency: bool = False, abstain: bool = False) -> Row:
     """Ask one question; the row holds its answer, scores, cost and trajectory, or its error.
 
     Whatever one question makes the system raise or return is its row's alone, but for Ctrl-C and errors that no other
@@ -34,6 +34,8 @@ def answer_one(system: Any, example: dspy.Example, *, latency: bool = False) -> 
         system: Called with ``question``.
         example: The question.
         latency: Whether nothing else runs meanwhile; only then do ``seconds`` compare with others.
+        abstain: Whether a guess that the system does not stand by (``answered`` false) is left out and scored as no
+            answer.
     """
     meter = LMMeter()
     started = time.perf_counter()
@@ -51,24 +53,34 @@ def answer_one(system: Any, example: dspy.Example, *, latency: bool = False) -> 
             found = outcome(prediction)
         except Exception as exception:
             error = told(exception)
-    answer, passages = found["answer"], found["passages"]
-    scores = answer_scores(example.dataset, answer, example) if not error else {"em": 0.0, "f1": 0.0}
+    answered, passages = found["answered"] and not error, found["passages"]
+    answer = found["answer"] if answered or not abstain else ""
+    answerable = example.get("answerable", True)
+    scores = {"em": 0.0, "f1": 0.0}
+    if not answerable:  # right is to abstain
+        scores = dict.fromkeys(scores, float(not answered and not error))
+    elif not error:
+        scores = answer_scores(example.dataset, answer, example)
     gold, missing = list(example.get("gold_passages") or ()), int(example.get("gold_missing") or 0)
-    with_gold = bool(gold or missing)
+    with_gold = bool(gold or missing) and answerable
     return {
         "id": example.id,
         "question": example.question,
         "type": label(example.get("type")),
-        "gold": gold_answers(example),
+        "gold": gold_answers(example) if answerable else [],
         "answer": answer,
+        "answered": answered,
+        **({} if answerable else {"answerable": False}),
         "level": found["level"],
         "em": float(scores["em"]),
         "f1": float(scores["f1"]),
-        "str_acc": 0.0 if error else string_accuracy(answer, example),
+        "str_acc": float(scores["em"]) if error or not answerable else string_accuracy(answer, example),
         "recall": _at(recall_at(passages, gold, RECALL_AT, missing=missing)) if with_gold else {},
         "all_recall": _at(all_recall_at(passages, gold, RECALL_AT, missing=missing)) if with_gold else {},
-        "title_recall": _at(_title_recall(system, passages, example)),
-        "answer_recall": {} if with_gold else _at(_answer_recall(system, passages, gold_answers(example))),
+        "title_recall": _at(_title_recall(system, passages, example)) if answerable else {},
+        "answer_recall": {}
+        if with_gold or not answerable
+        else _at(_answer_recall(system, passages, gold_answers(example))),
         "gold_passages": gold,
         "gold_missing": missing,
         "passages": passages[:KEPT_PASSAGES],
@@ -84,7 +96,11 @@ def answer_one(system: Any, example: dspy.Example, *, latency: bool = False) -> 
 
 
 def summarise(rows: Sequence[Row]) -> dict[str, Any]:
-    """Means over all rows (a failed question scores 0), levels with their own scores, and what it cost."""
+    """Means over all rows (a failed question scores 0), levels with their own scores, and what it cost.
+
+    Scores are of the questions that have an answer, as in MuSiQue's official script. ``abstention`` says how often the
+    system answered and how good these answers were, and of unanswerable questions how many it rightly left open.
+    """
     n = len(rows)
     if not n:
         return {"n": 0}
@@ -96,6 +112,7 @@ def summarise(rows: Sequence[Row]) -> dict[str, Any]:
         "errors": n - len(answered),
         "empty_answers": sum(not row["answer"] for row in answered),
         **_scores(rows),
+        **abstention(rows),
         **{
             name: {f"@{k}": _mean([row[name][k] for row in found]) for k in recall_ranks(found, name)}
             for name, found in scored.items()
@@ -112,6 +129,31 @@ def summarise(rows: Sequence[Row]) -> dict[str, Any]:
         **_judging(rows),
         **_seconds(rows),
     }
+
+
+def has_answer(row: Row) -> bool:
+    """Whether a row's question has an answer; of rows that say nothing of it, it has."""
+    return bool(row.get("answerable", True))
+
+
+def abstention(rows: Sequence[Row]) -> dict[str, Any]:
+    """How often the system answered, and how well where it did; of rows of an older version, nothing."""
+    if not all("answered" in row for row in rows):
+        return {}
+    with_answer = [row for row in rows if has_answer(row)]
+    without = [row for row in rows if not has_answer(row)]
+    given = [row for row in with_answer if row["answered"]]
+    found: dict[str, Any] = {
+        "answered": len(given),
+        "of": len(with_answer),
+        "coverage": _mean([float(row["answered"]) for row in with_answer]),
+        "em_answered": _mean([row["em"] for row in given]),
+        "f1_answered": _mean([row["f1"] for row in given]),
+    }
+    if without:
+        right = [row["em"] for row in without]
+        found |= {"unanswerable": len(without), "rightly_abstained": int(sum(right)), "em_unanswerable": _mean(right)}
+    return {"abstention": found}
 
 
 def recall_ranks(rows: Sequence[Row], name: str) -> list[str]:
@@ -176,6 +218,7 @@ def _seconds(rows: Sequence[Row]) -> dict[str, Any]:
 
 def _scores(rows: Sequence[Row]) -> dict[str, float]:
     """Means of the answer scores, ``llm_acc`` over the rows that were judged, if any."""
+    rows = [row for row in rows if has_answer(row)] or rows
     scores = {name: [row[name] for row in rows if name in row] for name in ("em", "f1", "str_acc", "llm_acc")}
     return {name: _mean(values) for name, values in scores.items() if values}
 

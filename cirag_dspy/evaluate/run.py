@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,7 @@ def run(
     threads: int = 1,
     resume: bool = False,
     latency: bool = False,
+    abstain: bool = False,
     on_row: Callable[[Row], None] = lambda row: None,
 ) -> dict[str, Any]:
     """Ask ``system`` every question and score it; returns the summary, also written to ``results.json``.
@@ -153,6 +155,7 @@ def run(
         resume: Go on with a run that was interrupted.
         latency: Measure seconds: one question at a time, after one that does not count. DSPy's cache is the LM's
             matter; what is extracted or embedded should be so before. Only such rows' seconds get into summaries.
+        abstain: Score a guess that the system does not stand by as no answer.
         on_row: Called with each row as it is written.
 
     Raises:
@@ -174,7 +177,8 @@ def run(
         if todo:
             answer_one(system, todo[0].copy(question=WARM_UP))
     with folder.writer() as write:
-        for _, row in each_in_threads(lambda example: answer_one(system, example, latency=latency), todo, threads):
+        ask = partial(answer_one, system, latency=latency, abstain=abstain)
+        for _, row in each_in_threads(ask, todo, threads):
             write(row)
             on_row(row)
     return conclude(folder, examples, manifest)

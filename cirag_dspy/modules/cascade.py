@@ -6,15 +6,16 @@ from collections.abc import Sequence
 
 import dspy
 
+from cirag_dspy.modules.answers import is_answer
 from cirag_dspy.modules.ask import ask
 from cirag_dspy.modules.base import Module
 from cirag_dspy.modules.grounding import holds_answer
-from cirag_dspy.modules.reader import Reader, passage_line, read_answer
+from cirag_dspy.modules.reader import NO_ANSWER, Reader, passage_line, read_answer
 from cirag_dspy.modules.search import SearchIndex
 from cirag_dspy.modules.streaming import tell
 from cirag_dspy.schema import Evidence, Level
 from cirag_dspy.signatures import AnswerIfSufficient
-from cirag_dspy.text import is_refusal, one_line
+from cirag_dspy.text import one_line
 
 LEVELS: tuple[Level, ...] = ("triples", "sentences", "passages")
 
@@ -23,8 +24,9 @@ class Cascade(Module):
     """Answers from the least evidence that suffices.
 
     The levels are tried in order; the first answer that is no refusal wins (equation 6). The gate fails closed: a reply
-    that can't be read counts as a refusal. If all refuse, what they need may be in a passage that gave no core triple:
-    a reader gives its best answer from theirs and the best retrieved ones, and the level is ``default``.
+    that can't be read, or is no answer (``is_answer``), counts as a refusal. If all refuse, what they need may be in a
+    passage that gave no core triple: a reader gives its best answer from theirs and the best retrieved ones, and the
+    level is ``default``.
 
     Args:
         index: Where sentences and passages are looked up.
@@ -64,9 +66,9 @@ class Cascade(Module):
             retrieved: Ids of the passages retrieved, best first.
 
         Returns:
-            A prediction with ``answer``, ``level``, ``thought``, ``context`` (ids of the passages the answer was read
-            from) and ``refused`` (the levels that were not sufficient). Without any passage the answer is empty and
-            no LM is called.
+            A prediction with ``answer``, ``answered`` (not so after refusals), ``level``, ``thought``, ``context`` (ids
+            of the passages the answer was read from) and ``refused`` (the levels that were not sufficient). Without any
+            passage the answer is empty and no LM is called.
         """
         ids = evidence.passage_ids() or list(retrieved[: self.fallback_passages])
         refused: list[Level] = []
@@ -78,16 +80,25 @@ class Cascade(Module):
             reply = ask(getattr(self, level), inputs, tries=1)
             answer = read_answer(reply["answer"])
             invented = self.grounded and not holds_answer(lines, answer, question)
-            sufficient = not (reply.problem or is_refusal(answer) or invented)
+            sufficient = is_answer(answer, question, lines) and not (reply.problem or invented)
             tell("gate", level=level, sufficient=sufficient)
             if sufficient:
                 thought = one_line(reply["thought"])
-                return dspy.Prediction(answer=answer, level=level, thought=thought, context=ids, refused=refused)
+                return dspy.Prediction(
+                    answer=answer, answered=True, level=level, thought=thought, context=ids, refused=refused
+                )
             refused.append(level)
         ids = list(dict.fromkeys([*ids, *retrieved]))[: max(len(ids), self.fallback_passages)]
         passages = list(self.index.passages(ids).values())
-        answer = self.default(question=question, passages=passages).answer if passages else ""
-        return dspy.Prediction(answer=answer, level="default", thought="", context=ids, refused=refused)
+        guess = self.default(question=question, passages=passages) if passages else NO_ANSWER
+        return dspy.Prediction(
+            answer=guess.answer,
+            answered=guess.answered and not refused,
+            level="default",
+            thought="",
+            context=ids,
+            refused=refused,
+        )
 
     def _lines(self, level: Level, evidence: Evidence, ids: Sequence[str]) -> list[str]:
         if level == "triples":

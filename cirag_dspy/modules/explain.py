@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import dspy
 
+from cirag_dspy.modules.answers import is_answer
 from cirag_dspy.modules.ask import ask
 from cirag_dspy.modules.base import Module
 from cirag_dspy.modules.reader import passage_line, read_answer
@@ -22,7 +23,7 @@ class Explain(Module):
         self.explain = dspy.Predict(AnswerWithReason)
 
     def forward(self, question: str, passages: Sequence[Passage], advice: str = "") -> dspy.Prediction:
-        """A prediction with ``answer`` (empty if the reply could not be read) and ``reason``. ``passages`` are shown in
+        """A prediction with ``answer`` (empty if the reply is none) and ``reason``. ``passages`` are shown in
         their order; where they don't fit the LM's context, the last ones are left out.
         """
         inputs = {
@@ -31,4 +32,6 @@ class Explain(Module):
             "advice": one_line(advice) or "none",
         }
         reply = ask(self.explain, inputs)
-        return dspy.Prediction(answer=read_answer(reply["answer"]), reason=one_line(reply["reason"]))
+        answer = read_answer(reply["answer"])
+        given = answer if is_answer(answer, question, map(passage_line, passages)) else ""
+        return dspy.Prediction(answer=given, reason=one_line(reply["reason"]))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import dspy
 
+from cirag_dspy.modules.answers import is_answer
 from cirag_dspy.modules.ask import ask
 from cirag_dspy.modules.base import Module
 from cirag_dspy.modules.reader import read_answer
@@ -21,9 +22,10 @@ class NotesReader(Module):
         self.read = dspy.Predict(AnswerFromNotes)
 
     def forward(self, question: str, notes: Sequence[str]) -> dspy.Prediction:
-        """A prediction with ``answer``: empty if the reply could not be read. ``notes`` are lines; where they don't fit
+        """A prediction with ``answer``, empty if the reply is none. ``notes`` are lines; where they don't fit
         the LM's context, the last ones are left out.
         """
         inputs = {"question": one_line(question), "notes": "\n".join(map(one_line, notes))}
         reply = ask(self.read, inputs)
-        return dspy.Prediction(answer=read_answer(reply["answer"]))
+        answer = read_answer(reply["answer"])
+        return dspy.Prediction(answer=answer if is_answer(answer, question, notes) else "")

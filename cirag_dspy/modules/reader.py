@@ -6,12 +6,16 @@ from collections.abc import Sequence
 
 import dspy
 
+from cirag_dspy.modules.answers import concluded, is_answer
 from cirag_dspy.modules.ask import Reply, ask
 from cirag_dspy.modules.base import Module
 from cirag_dspy.replies.answers import short_answer
 from cirag_dspy.schema import Citation, Passage
 from cirag_dspy.signatures import AnswerAnyway
-from cirag_dspy.text import holds_run, is_refusal, one_line, words
+from cirag_dspy.text import holds_run, one_line, words
+
+# What a reader without any passage gives.
+NO_ANSWER = dspy.Prediction(answer="", answered=False)
 
 
 class Reader(Module):
@@ -22,18 +26,20 @@ class Reader(Module):
         self.read = dspy.Predict(AnswerAnyway)
 
     def forward(self, question: str, passages: Sequence[Passage]) -> dspy.Prediction:
-        """A prediction with ``answer``: empty if the reply could not be read. ``passages`` are shown in their order;
-        where they don't fit the LM's context, the last ones are left out.
+        """A prediction with ``answer``, empty where the reply is none, and ``answered``: whether it stands in the
+        passages (see ``answers``). ``passages`` are shown in their order; where they don't fit the LM's context, the
+        last ones are left out.
         """
-        inputs = {"question": one_line(question), "passages": "\n".join(map(passage_line, passages))}
-        reply = ask(self.read, inputs, check=_no_answer)
-        return dspy.Prediction(answer=read_answer(reply["answer"]))
+        lines = [passage_line(passage) for passage in passages]
+        inputs = {"question": one_line(question), "passages": "\n".join(lines)}
 
+        def no_answer(reply: Reply) -> str:
+            """A refusal is no answer here: whoever asks has nothing else left."""
+            given = is_answer(read_answer(reply["answer"]), question, lines)
+            return reply.problem or ("" if given else "the answer is missing; give the most likely one")
 
-def _no_answer(reply: Reply) -> str:
-    """A refusal is no answer here: whoever asks has nothing else left."""
-    refused = is_refusal(read_answer(reply["answer"]))
-    return reply.problem or ("the answer is missing; give the most likely one" if refused else "")
+        reply = ask(self.read, inputs, check=no_answer)
+        return dspy.Prediction(**concluded(read_answer(reply["answer"]), question, lines, forced=True))
 
 
 def passage_line(passage: Passage) -> str:

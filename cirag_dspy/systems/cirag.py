@@ -87,7 +87,8 @@ class CIRAGModule(System):
         """Answer ``question``.
 
         Returns:
-            A prediction with ``answer``; ``level`` (``triples``, ``sentences``, ``passages`` or ``default``);
+            A prediction with ``answer``; ``answered`` (false where every level refused, or the reply is no answer:
+            see ``modules.answers``); ``level`` (``triples``, ``sentences``, ``passages`` or ``default``);
             ``citations`` (the sentences it rests on); ``hops`` (``Hop``); ``triples`` (the evidence pool);
             ``passages`` (ids, ranked: those of the evidence, then the others retrieved); ``stopped`` (why the loop
             ended: ``no_query``, ``repeated_query``, ``nothing_new``, ``max_hops`` or ``unreadable``).
@@ -98,6 +99,7 @@ class CIRAGModule(System):
         answered = self.cascade(question=question, evidence=evidence, retrieved=passages)
         return dspy.Prediction(
             answer=answered.answer,
+            answered=answered.answered,
             level=answered.level,
             thought=answered.thought,
             citations=self._cite(evidence, answered),

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 
 import dspy
 
+from cirag_dspy.modules.answers import concluded
 from cirag_dspy.modules.decompose import Decompose, Rewrite
 from cirag_dspy.modules.judge import Relevance, Reliability
-from cirag_dspy.modules.reader import cite_answer
+from cirag_dspy.modules.reader import cite_answer, passage_line
 from cirag_dspy.modules.reason import Reason, Reasoning, Update
 from cirag_dspy.modules.search import SearchIndex
 from cirag_dspy.modules.streaming import tell
@@ -77,7 +78,8 @@ class D2FReAG(System):
         """Answer ``question``.
 
         Returns:
-            A prediction with ``answer``; ``level``: ``direct`` (reliable without decomposition), ``decomposed``
+            A prediction with ``answer``; ``answered`` (false where it was never reliable and stands in no passage);
+            ``level``: ``direct`` (reliable without decomposition), ``decomposed``
             (reliable after it) or ``fallback`` (never reliable: the best-scored reasoning); ``reasoning`` and
             ``reliability``, its score; ``citations`` (where the answer, and those of the sub-questions that led to it,
             stand); ``hops`` (one ``Hop`` a retrieval, its reasoning and score as the thought); ``passages`` (ids,
@@ -88,12 +90,14 @@ class D2FReAG(System):
         run = _Run()
         stopped = self._work(run, one_line(question))
         best = run.best()
+        lines = [passage_line(passage) for step in run.steps for passage in step.passages]
+        given = concluded(best.reasoning.answer, run.question, lines, forced=stopped != "reliable")
         return dspy.Prediction(
-            answer=best.reasoning.answer,
+            **given,
             level="fallback" if stopped != "reliable" else "decomposed" if len(run.steps) > 1 else "direct",
             reasoning=best.reasoning.text,
             reliability=best.score,
-            citations=run.cite(best.reasoning.answer),
+            citations=run.cite(given["answer"]),
             hops=[step.hop() for step in run.steps],
             passages=run.ranked(),
             stopped=stopped,

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import dspy
 
+from cirag_dspy.modules.answers import concluded
 from cirag_dspy.modules.identify import OTHER, Identify
 from cirag_dspy.modules.knowledge import Knowledge
 from cirag_dspy.modules.notes_reader import NotesReader
-from cirag_dspy.modules.reader import Reader, cite_answer
+from cirag_dspy.modules.reader import Reader, cite_answer, passage_line
 from cirag_dspy.modules.search import SearchIndex
 from cirag_dspy.modules.summarise import Summarise
 from cirag_dspy.modules.think import Think
@@ -52,10 +53,11 @@ class DualRAG(System):
         """Answer ``question``.
 
         Returns:
-            A prediction with ``answer``; ``level`` (``summary``, or ``default`` for an answer forced from the
-            passages); ``thought`` (all thoughts); ``citations`` (sentences with the answer, of the passages that were
-            learnt from); ``passages`` (ids, ranked: those learnt from, then the others found); ``hops`` (one a search);
-            ``stopped`` (``sufficient``, ``nothing_new`` or ``max_hops``).
+            A prediction with ``answer``; ``answered`` (false after a refusal, or where it stands nowhere); ``level``
+            (``summary``, or ``default`` for an answer forced from the passages); ``thought`` (all thoughts);
+            ``citations`` (sentences with the answer, of the passages that were learnt from); ``passages`` (ids, ranked:
+            those learnt from, then the others found); ``hops`` (one a search); ``stopped`` (``sufficient``,
+            ``nothing_new`` or ``max_hops``).
         """
         question = one_line(question)
         trail, knowledge, thoughts = Trail(self.index, self.k), Knowledge(), list[str]()
@@ -68,11 +70,13 @@ class DualRAG(System):
         passages = round_robin([[*sources, *trail.passages()]])
         if passages and is_refusal(answer):
             answer, level = self.default(question=question, passages=passages[: self.k]).answer, "default"
+        lines = [*knowledge.lines(), *map(passage_line, sources or passages)]
+        given = concluded(answer, question, lines, forced=True, refused=level == "default")
         return dspy.Prediction(
-            answer=answer,
+            **given,
             level=level,
             thought=" ".join(thoughts),
-            citations=cite_answer(answer, sources or passages),
+            citations=cite_answer(given["answer"], sources or passages),
             passages=[passage.id for passage in passages],
             hops=trail.hops,
             stopped=stopped,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dspy
 
+from cirag_dspy.modules.answers import concluded
 from cirag_dspy.modules.draft import Draft
-from cirag_dspy.modules.reader import Reader, cite_answer
+from cirag_dspy.modules.reader import NO_ANSWER, Reader, cite_answer
 from cirag_dspy.modules.search import SearchIndex, interleave
 from cirag_dspy.modules.streaming import tell
 from cirag_dspy.modules.thoughts import ContinueThoughts, stated_answer, why_it_ends
@@ -50,27 +51,31 @@ class FLARE(System):
         """Answer ``question``.
 
         Returns:
-            A prediction with ``answer``; ``level`` (``thoughts`` for an answer that the chain states, ``default`` for
-            the reader's); ``citations`` (retrieved sentences with the answer); ``hops``, whose ``query`` is empty where
-            the draft stood; ``passages`` (ids, by their best rank in a search); ``stopped`` (``answered``,
-            ``repeated_thought``, ``max_hops`` or ``unreadable``).
+            A prediction with ``answer``; ``answered`` (the chain's answer; the reader's if it stands in a passage);
+            ``level`` (``thoughts`` for an answer that the chain states, ``default`` for the reader's); ``citations``
+            (retrieved sentences with the answer); ``hops``, whose ``query`` is empty where the draft stood;
+            ``passages`` (ids, by their best rank in a search); ``stopped`` (``answered``, ``repeated_thought``,
+            ``max_hops`` or ``unreadable``).
 
         Raises:
             ModelError: The LM gives no log-probabilities.
         """
         question = one_line(question)
         hops, stopped = self._reason(question)
-        answer, level = stated_answer(hops[-1].thought), "thoughts"
+        stated, level = stated_answer(hops[-1].thought), "thoughts"
+        given = concluded(stated, question, forced=False)
+        answer = given["answer"]
         if not answer and not any(hop.query for hop in hops):
             hops.append(Hop(question, self._search(question), (), "", (), ""))
         passages = list(self.index.passages(interleave(hop.passage_ids for hop in hops)).values())
         if not answer:
             read = passages[: self.k]
-            answer, level = (self.reader(question=question, passages=read).answer if read else ""), "default"
+            given, level = (self.reader(question=question, passages=read) if read else NO_ANSWER), "default"
         return dspy.Prediction(
-            answer=answer,
+            answer=given["answer"],
+            answered=given["answered"],
             level=level,
-            citations=cite_answer(answer, passages),
+            citations=cite_answer(given["answer"], passages),
             hops=hops,
             passages=[passage.id for passage in passages],
             stopped=stopped,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dspy
 
-from cirag_dspy.modules.reader import Reader, cite_answer
+from cirag_dspy.modules.reader import NO_ANSWER, Reader, cite_answer
 from cirag_dspy.modules.search import SearchIndex, interleave
 from cirag_dspy.modules.streaming import tell
 from cirag_dspy.modules.thoughts import ContinueThoughts, is_inference, stated_answer, why_it_ends
@@ -46,20 +46,21 @@ class IRCoT(System):
         """Answer ``question``.
 
         Returns:
-            A prediction with ``answer``; ``level`` (always ``passages``); ``citations`` (sentences with the answer);
-            ``hops``, whose ``query`` is empty where a thought was not searched for; ``passages`` (ids of those
-            collected, by their best rank in a search); ``stopped`` (``answered``, ``repeated_thought``, ``max_hops``,
-            ``unreadable``, or ``nothing_found``).
+            A prediction with ``answer``; ``answered`` (whether it stands in a passage); ``level`` (always
+            ``passages``); ``citations`` (sentences with the answer); ``hops``, whose ``query`` is empty where a thought
+            was not searched for; ``passages`` (ids of those collected, by their best rank in a search); ``stopped``
+            (``answered``, ``repeated_thought``, ``max_hops``, ``unreadable``, or ``nothing_found``).
         """
         question = one_line(question)
         collected, hops, stopped = self._collect(question)
         ids = [id for id in interleave(hop.passage_ids for hop in hops) if id in collected]
         passages = [collected[id] for id in ids]
-        answer = self.reader(question=question, passages=passages).answer if passages else ""
+        given = self.reader(question=question, passages=passages) if passages else NO_ANSWER
         return dspy.Prediction(
-            answer=answer,
+            answer=given.answer,
+            answered=given.answered,
             level="passages",
-            citations=cite_answer(answer, passages),
+            citations=cite_answer(given.answer, passages),
             hops=hops,
             passages=ids,
             stopped=stopped,

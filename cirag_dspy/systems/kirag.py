@@ -10,7 +10,7 @@ import dspy
 from cirag_dspy.modules.chain import Constructor, aligner_query, search_query
 from cirag_dspy.modules.construct import distinct_facts
 from cirag_dspy.modules.extract import Extract, extract_missing
-from cirag_dspy.modules.reader import Reader, cite_answer
+from cirag_dspy.modules.reader import NO_ANSWER, Reader, cite_answer
 from cirag_dspy.modules.search import SearchIndex
 from cirag_dspy.modules.streaming import tell
 from cirag_dspy.schema import Evidence, Hop, Triple
@@ -66,10 +66,10 @@ class KiRAG(System):
         """Answer ``question``.
 
         Returns:
-            A prediction with ``answer``; ``level`` (always ``passages``); ``triples`` (the chain); ``citations`` (the
-            chain's sentences, and those of the passages read that hold the answer); ``hops`` (a step each, ``core`` its
-            triple); ``passages`` (ids, ranked: section 3.3); ``stopped`` (``complete``, ``nothing_new``,
-            ``max_hops`` or ``unreadable``).
+            A prediction with ``answer``; ``answered`` (whether it stands in a passage read); ``level`` (always
+            ``passages``); ``triples`` (the chain); ``citations`` (the chain's sentences, and those of the passages read
+            that hold the answer); ``hops`` (a step each, ``core`` its triple); ``passages`` (ids, ranked: section 3.3);
+            ``stopped`` (``complete``, ``nothing_new``, ``max_hops`` or ``unreadable``).
         """
         question = one_line(question)
         chain: list[Triple] = []
@@ -100,12 +100,13 @@ class KiRAG(System):
                 stopped = "max_hops"
         passages = _ranked(list(retrieved), chain, scores)
         read = list(self.index.passages(passages[: self.read]).values())
-        answer = self.reader(question=question, passages=read).answer if read else ""
+        given = self.reader(question=question, passages=read) if read else NO_ANSWER
         evidence = Evidence()
         evidence.add(chain)
-        citations = [*evidence.cite(self.index.passages(evidence.passage_ids())), *cite_answer(answer, read)]
+        citations = [*evidence.cite(self.index.passages(evidence.passage_ids())), *cite_answer(given.answer, read)]
         return dspy.Prediction(
-            answer=answer,
+            answer=given.answer,
+            answered=given.answered,
             level="passages",
             citations=list(dict.fromkeys(citations)),
             hops=hops,

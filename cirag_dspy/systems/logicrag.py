@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dspy
 
+from cirag_dspy.modules.answers import concluded
 from cirag_dspy.modules.notes_reader import NotesReader
-from cirag_dspy.modules.reader import Reader, cite_answer
+from cirag_dspy.modules.reader import Reader, cite_answer, passage_line
 from cirag_dspy.modules.search import SearchIndex
 from cirag_dspy.modules.subproblems import Check, Order
 from cirag_dspy.modules.summarise import Refine
@@ -44,10 +45,11 @@ class LogicRAG(System):
         """Answer ``question``.
 
         Returns:
-            A prediction with ``answer``; ``level`` (``summary``, or ``default`` for an answer forced from the
-            passages); ``thought`` (the summary); ``citations`` (sentences with the answer); ``passages`` (ids, ranked
-            over all searches); ``hops`` (one a search); ``stopped`` (``sufficient``; ``no_query``: all sub-problems
-            were looked up; ``nothing_new``, ``max_hops`` or ``unreadable``).
+            A prediction with ``answer``; ``answered`` (false after a refusal, or where it stands nowhere); ``level``
+            (``summary``, or ``default`` for an answer forced from the passages); ``thought`` (the summary);
+            ``citations`` (sentences with the answer); ``passages`` (ids, ranked over all searches); ``hops`` (one a
+            search); ``stopped`` (``sufficient``; ``no_query``: all sub-problems were looked up; ``nothing_new``,
+            ``max_hops`` or ``unreadable``).
         """
         question = one_line(question)
         trail, level = Trail(self.index, self.k), "summary"
@@ -56,11 +58,13 @@ class LogicRAG(System):
         answer = self.answer(question=question, notes=[summary]).answer if summary else ""
         if passages and is_refusal(answer):
             answer, level = self.default(question=question, passages=passages[: self.k]).answer, "default"
+        lines = [summary, *map(passage_line, passages)]
+        given = concluded(answer, question, lines, forced=True, refused=level == "default")
         return dspy.Prediction(
-            answer=answer,
+            **given,
             level=level,
             thought=summary,
-            citations=cite_answer(answer, passages),
+            citations=cite_answer(given["answer"], passages),
             passages=[passage.id for passage in passages],
             hops=trail.hops,
             stopped=stopped,

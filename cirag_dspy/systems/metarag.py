@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dspy
 
+from cirag_dspy.modules.answers import concluded
 from cirag_dspy.modules.critic import Critic, Recall, agreement
 from cirag_dspy.modules.explain import Explain
 from cirag_dspy.modules.queries import Rewrite, Split
-from cirag_dspy.modules.reader import Reader, cite_answer
+from cirag_dspy.modules.reader import Reader, cite_answer, passage_line
 from cirag_dspy.modules.search import SearchIndex
 from cirag_dspy.modules.trail import Trail
 from cirag_dspy.systems.base import System
@@ -57,9 +58,10 @@ class MetaRAG(System):
         """Answer ``question``.
 
         Returns:
-            A prediction with ``answer``; ``level`` (``passages``, or ``default`` for an answer forced in the end);
-            ``thought`` (its reason); ``citations`` (sentences with the answer); ``passages`` (ids, ranked over all
-            searches); ``hops`` (one a search); ``stopped`` (``agreed``, ``nothing_new`` or ``max_hops``).
+            A prediction with ``answer``; ``answered`` (false after a refusal, or where it stands nowhere); ``level``
+            (``passages``, or ``default`` for an answer forced in the end); ``thought`` (its reason); ``citations``
+            (sentences with the answer); ``passages`` (ids, ranked over all searches); ``hops`` (one a search);
+            ``stopped`` (``agreed``, ``nothing_new`` or ``max_hops``).
         """
         question = one_line(question)
         trail, level = Trail(self.index, self.k), "passages"
@@ -67,11 +69,12 @@ class MetaRAG(System):
         passages = trail.passages()
         if passages and is_refusal(answer):
             answer, reason, level = self.default(question=question, passages=passages).answer, "", "default"
+        given = concluded(answer, question, list(map(passage_line, passages)), forced=False, refused=level == "default")
         return dspy.Prediction(
-            answer=answer,
+            **given,
             level=level,
             thought=reason,
-            citations=cite_answer(answer, passages),
+            citations=cite_answer(given["answer"], passages),
             passages=[passage.id for passage in passages],
             hops=trail.hops,
             stopped=stopped,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dspy
 
-from cirag_dspy.modules.reader import Reader, cite_answer
+from cirag_dspy.modules.reader import NO_ANSWER, Reader, cite_answer
 from cirag_dspy.modules.search import SearchIndex
 from cirag_dspy.modules.streaming import tell
 from cirag_dspy.schema import Hop
@@ -29,18 +29,19 @@ class NativeRAG(System):
         self.reader = Reader()
 
     def forward(self, question: str) -> dspy.Prediction:
-        """A prediction with ``answer``, ``level`` (always ``passages``), ``citations`` (sentences with the answer),
-        ``passages`` (ids, best first) and ``hops`` (one).
+        """A prediction with ``answer``, ``answered`` (whether it stands in a passage), ``level`` (always ``passages``),
+        ``citations`` (sentences with the answer), ``passages`` (ids, best first) and ``hops`` (one).
         """
         question = one_line(question)
         tell("hop", query=question)
         passages = [hit.passage for hit in self.index.search(question, self.k)]
-        answer = self.reader(question=question, passages=passages).answer if passages else ""
+        read = self.reader(question=question, passages=passages) if passages else NO_ANSWER
         ids = tuple(passage.id for passage in passages)
         return dspy.Prediction(
-            answer=answer,
+            answer=read.answer,
+            answered=read.answered,
             level="passages",
-            citations=cite_answer(answer, passages),
+            citations=cite_answer(read.answer, passages),
             passages=list(ids),
             hops=[Hop(question, ids, (), "", (), "")],
         )

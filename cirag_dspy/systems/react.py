@@ -5,13 +5,14 @@ from __future__ import annotations
 import dspy
 
 from cirag_dspy.modules.act import Act
-from cirag_dspy.modules.reader import Reader, cite_answer, passage_line, read_answer
+from cirag_dspy.modules.answers import concluded, is_answer
+from cirag_dspy.modules.reader import NO_ANSWER, Reader, cite_answer, passage_line, read_answer
 from cirag_dspy.modules.search import SearchIndex, interleave
 from cirag_dspy.modules.streaming import tell
 from cirag_dspy.schema import Hop
 from cirag_dspy.systems.base import System
 from cirag_dspy.systems.limits import require_at_least
-from cirag_dspy.text import is_refusal, match_key, one_line
+from cirag_dspy.text import match_key, one_line
 
 
 class ReAct(System):
@@ -44,30 +45,33 @@ class ReAct(System):
         """Answer ``question``.
 
         Returns:
-            A prediction with ``answer``; ``level`` (``thoughts`` for the agent's own answer, ``default`` for the
+            A prediction with ``answer``; ``answered`` (the agent's answer; the reader's if it stands in a passage and
+            the agent had not refused); ``level`` (``thoughts`` for the agent's own answer, ``default`` for the
             reader's); ``citations`` (retrieved sentences with the answer); ``hops``, one a round, whose ``query`` is
             empty where nothing was searched for; ``passages`` (ids, by their best rank in a search); ``stopped``
             (``finished``, ``repeated_query``, ``max_hops`` or ``unreadable``).
         """
         question = one_line(question)
         answer, hops, stopped = self._act(question)
-        if not answer and not any(hop.query for hop in hops):
+        if not is_answer(answer, question) and not any(hop.query for hop in hops):
             hops.append(Hop(question, self._search(question), (), "", (), ""))
         passages = list(self.index.passages(interleave(hop.passage_ids for hop in hops)).values())
-        level = "thoughts" if answer else "default"
-        if not answer and passages:
-            answer = self.reader(question=question, passages=passages).answer
+        given, level = concluded(answer, question, forced=False), "thoughts"
+        if not given["answer"]:
+            refused = stopped == "finished"  # it ended its search to say that there is no answer
+            read = self.reader(question=question, passages=passages) if passages else NO_ANSWER
+            given, level = {"answer": read.answer, "answered": read.answered and not refused}, "default"
         return dspy.Prediction(
-            answer=answer,
+            **given,
             level=level,
-            citations=cite_answer(answer, passages),
+            citations=cite_answer(given["answer"], passages),
             hops=hops,
             passages=[passage.id for passage in passages],
             stopped=stopped,
         )
 
     def _act(self, question: str) -> tuple[str, list[Hop], str]:
-        """The agent's answer (empty: none), its rounds, and why they ended."""
+        """The agent's answer (maybe none), its rounds, and why they ended."""
         hops: list[Hop] = []
         seen: list[str] = []
         observation = "nothing searched for yet"
@@ -78,7 +82,7 @@ class ReAct(System):
                 hops.append(Hop("", (), (), step.thought, (), step.query, step.error))
                 answer = read_answer(step.answer)
                 stopped = "unreadable" if step.error else "repeated_query" if repeated else "finished"
-                return ("" if is_refusal(answer) else answer), hops, stopped
+                return answer, hops, stopped
             ids = self._search(step.query)
             hops.append(Hop(step.query, ids, (), step.thought, (), ""))
             seen.append(observation)

@@ -6,6 +6,7 @@ import pytest
 from dspy.utils.exceptions import LMAuthError
 
 from cirag_dspy.errors import ModelError, RunError
+from cirag_dspy.evaluate.rows import abstention, answer_one, summarise
 from cirag_dspy.evaluate.run import WARM_UP, RunFolder, run
 from cirag_dspy.schema import Citation, Hop, Triple
 from tests.fakes import scripted_lm
@@ -251,3 +252,46 @@ def test_cost_is_counted_per_question_and_survives_threads(tmp_path):
     assert summary["lm"]["completion_tokens"] == 15 * (len("answer: Paris") // 4)
     tokens = summary["lm"]["prompt_tokens"] + summary["lm"]["completion_tokens"]
     assert summary["types"]["bridge"]["tokens"] == pytest.approx(tokens / 5, abs=1e-4)
+
+
+def test_abstention_is_counted_and_worked_out_by_hand():
+    def row(id, em, answered, **more):
+        return {"id": id, "em": em, "f1": em, "answered": answered, "error": "", **more}
+
+    rows = [
+        row("a", 1.0, True),
+        row("b", 0.0, True),
+        row("c", 1.0, False),  # a guess that is right: of no weight in what was answered
+        row("d", 0.0, False),
+        row("e", 1.0, False, answerable=False),  # rightly left open
+        row("f", 0.0, True, answerable=False),
+    ]
+    assert abstention(rows)["abstention"] == {
+        "answered": 2, "of": 4, "coverage": 0.5, "em_answered": 0.5, "f1_answered": 0.5,
+        "unanswerable": 2, "rightly_abstained": 1, "em_unanswerable": 0.5,
+    }  # fmt: skip
+    assert abstention([{"id": "old", "em": 1.0, "f1": 1.0, "error": ""}]) == {}
+
+
+@pytest.mark.parametrize(
+    "answered, answerable, abstain, em, answer",
+    [
+        (True, True, False, 1.0, "Velden"),
+        (False, True, False, 1.0, "Velden"),
+        (False, True, True, 0.0, ""),
+        (False, False, False, 1.0, "Velden"),
+        (True, False, False, 0.0, "Velden"),
+    ],
+)
+def test_a_guess_scores_unless_it_is_to_abstain(answered, answerable, abstain, em, answer):
+    example = dspy.Example(
+        id="q", question="Where?", answer="Velden", answers=["Velden"] if answerable else [], dataset="nq",
+        gold_passages=[], answerable=answerable,
+    ).with_inputs("question")  # fmt: skip
+
+    def system(question):
+        return dspy.Prediction(answer="Velden", answered=answered)
+
+    row = answer_one(system, example, abstain=abstain)
+    assert (row["em"], row["answer"], row["answered"], row["error"]) == (em, answer, answered, "")
+    assert summarise([row])["em"] == em

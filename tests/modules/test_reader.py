@@ -32,5 +32,5 @@ def test_a_refusal_is_asked_for_once_more(refusal):
 
 def test_a_second_refusal_stands():
     answer, prompts = read("answer: unanswerable", "answer: unknown")
-    assert answer == "unknown"
+    assert answer == ""
     assert len(prompts) == 2

@@ -250,9 +250,10 @@ def test_an_empty_index_leaves_the_thoughts(tmp_path):
             "Anything?",
             ContinueReasoning=[think("Perhaps.", "yes")],
             IdentifyEntities=["searches: Anything | anything"],
-            AnswerFromNotes=["answer: unknown"],
+            AnswerFromNotes=["answer: Velden"],
         )
-    assert (prediction.answer, prediction.stopped, prediction.passages) == ("unknown", "nothing_new", [])
+    assert (prediction.answer, prediction.stopped, prediction.passages) == ("Velden", "nothing_new", [])
+    assert not prediction.answered  # it stands nowhere
     assert "SummariseEntity" not in lm.roles
 
 
