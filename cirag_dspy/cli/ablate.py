@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from cirag_dspy.cli import common, planning, reports, runs
+from cirag_dspy.cli import common, planning, preflight, reports, runs
 from cirag_dspy.errors import RunError
 
 
@@ -117,15 +117,14 @@ def ablate(
         setting=setting,
     )
     runs.say_warnings(benchmark, quiet)
+    name = runs.lm_name(plan, lm)
+    folders = runs.folders_in(out or Path("runs") / f"{dataset}-{chosen.name}-{system}-{slug(name)}", plan)
+    preflight.check_lms([lm, extraction_lm, *preflight.program_lms(saved, lm)])
+    preflight.check_outputs(folders, [csv, markdown, plot], benchmark, resume=resume, dry_run=dry_run)
+    preflight.check_index(plan, benchmark, index, embedder, dry_run=dry_run)
     if dry_run:
         planning.print_cost(plan, benchmark, as_json)
         return
-    name = runs.lm_name(plan, lm)
-    folders = runs.folders_in(out or Path("runs") / f"{dataset}-{chosen.name}-{system}-{slug(name)}", plan)
-    for file in (csv, markdown, plot):
-        common.require_file(file)
-    for folder in [] if resume else folders:
-        folder.require_free()
     options = common.LMOptions(api_base, max_tokens, tries, timeout, cache=not (no_cache or latency))
     finished = runs.run_plan(
         plan,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cirag_dspy.cli import common, runs, stages
+from cirag_dspy.cli import common, preflight, runs, stages
 from cirag_dspy.errors import RunError
 
 
@@ -71,7 +71,7 @@ def align(
     )
     common.prepare(cache_dir)
     from cirag_dspy.benchmarks import DATASETS
-    from cirag_dspy.pipeline.align import align, align_plan, open_trainsets
+    from cirag_dspy.pipeline.align import align, align_plan, open_trainsets, require_draw
 
     names = [name.strip() for given in dataset for name in given.split(",")]
     if unknown := [name for name in names if name not in DATASETS]:
@@ -90,6 +90,10 @@ def align(
     )
     for trainset in trainsets:
         runs.say_warnings(trainset.benchmark, quiet)
+    require_draw(out, trainsets)
+    preflight.check_lms([lm])
+    preflight.check_model(embedder, "--embedder")
+    preflight.check_model(base, "--base")
     if dry_run:
         _print_plan(align_plan(trainsets, settings), as_json)
         return

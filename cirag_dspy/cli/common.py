@@ -177,9 +177,12 @@ def read_program(folder: Path | None) -> Saved | None:
 
 
 def require_aligner(folder: Path | None) -> None:
-    """Raise RunError if the folder that was named, if one was, holds no aligner."""
-    if folder is not None and not (folder / "modules.json").is_file():
-        raise RunError(f"{folder} holds no aligner (it has no modules.json); cirag-dspy align trains one")
+    """Raise RunError if the folder that was named, if one was, holds no aligner, or only part of one."""
+    if folder is None:
+        return
+    for name in ("modules.json", "model.safetensors"):
+        if not (folder / name).is_file() and not any(folder.glob(f"*/{name}")):
+            raise RunError(f"{folder} holds no aligner (it has no {name}); cirag-dspy align trains one")
 
 
 def use_aligner(index: CorpusIndex, folder: Path | None) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cirag_dspy.cli import common, planning, reports, runs
+from cirag_dspy.cli import common, planning, preflight, reports, runs
 
 
 def evaluate(
@@ -109,21 +109,18 @@ def evaluate(
         setting=setting,
     )
     runs.say_warnings(benchmark, quiet)
-    if dry_run:
-        planning.print_cost(plan, benchmark, as_json, judged=bool(judge_lm))
-        return
     name = runs.lm_name(plan, lm)
     if len(systems) > 1 and out is not None:
         folders = runs.folders_in(out, plan)
     else:
         folders = [RunFolder(out or Path("runs") / f"{dataset}-{one}-{slug(name)}") for one in systems]
-    common.require_file(csv)
-    common.require_file(markdown)
-    if write_official is not None:
-        for one in systems:
-            common.require_file(run_file(dataset, write_official, one))
-    for folder in [] if resume else folders:
-        folder.require_free()
+    official = [run_file(dataset, write_official, one) for one in systems] if write_official is not None else []
+    preflight.check_lms([lm, extraction_lm, judge_lm, *preflight.program_lms(saved, lm)])
+    preflight.check_outputs(folders, [csv, markdown, *official], benchmark, resume=resume, dry_run=dry_run)
+    preflight.check_index(plan, benchmark, index, embedder, dry_run=dry_run)
+    if dry_run:
+        planning.print_cost(plan, benchmark, as_json, judged=bool(judge_lm))
+        return
     options = common.LMOptions(api_base, max_tokens, tries, timeout, cache=not (no_cache or latency))
     finished = runs.run_plan(
         plan,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cirag_dspy.cli import common
+from cirag_dspy.cli import common, preflight
 from cirag_dspy.errors import RunError
 from cirag_dspy.files import printable
 
@@ -75,21 +75,25 @@ def index(
     common.prepare(cache_dir)
     from cirag_dspy.artifact import EXTRACTION, READER, triples_writer
     from cirag_dspy.corpus.ingest import other_files
+    from cirag_dspy.files import require_folder
     from cirag_dspy.modules.extract import Extract
 
     saved = common.read_program(program)
     extract: Extract = saved.extractor() if saved else Extract(calls)  # type: ignore[arg-type]
+    if out.resolve() in [path.resolve() for path in corpus]:
+        raise RunError(f"--out {printable(out)} is the corpus itself; name another folder")
+    require_folder(out)
     unread: list[str] = []
     documents = _documents(corpus, unread, cut)
     if dry_run:
+        preflight.check_lms([None if lm == "none" else lm, *preflight.program_lms(saved, None if lm == "none" else lm)])
+        preflight.check_model(embedder, "--embedder")
         extracts = lm != "none" or saved is not None
         kept = saved.meta["lms"] if saved and lm == "none" else {}
         room = max_tokens or (kept.get(EXTRACTION) or kept.get(READER) or {}).get("max_tokens") or DEFAULT_ROOM
         _print_cost(documents, out, extract.calls if extracts else None, limit, room, as_json)
         _exit_with(unread, [])
         return
-    if out.resolve() in [path.resolve() for path in corpus]:
-        raise RunError(f"--out {printable(out)} is the corpus itself; name another folder")
     for path in filter(Path.is_dir, corpus):
         if rest := other_files(path):
             shown = ", ".join(rest[:3]) + (", ..." if len(rest) > 3 else "")
@@ -216,6 +220,8 @@ def _print_cost(
     from cirag_dspy.modules.extract import worth_trying
 
     passages = {(passage.id, passage.content): passage for document in documents for passage in document.passages}
+    if not passages:
+        raise RunError("no text could be read from the corpus, so there is nothing to index")
     states: dict[str, Any] = {}
     todo = list(passages.values())
     if CorpusIndex.exists(out):

@@ -197,8 +197,6 @@ def run_plan(
     from cirag_dspy.evaluate.run import run as ask_all
     from cirag_dspy.modules.extract import Extract
 
-    if index is not None and any(run.alone for run in plan.runs):
-        raise RunError(f"--index {index} has triples already, and --extract online extracts them anew: leave one out")
     opener = _Opener(plan, benchmark, models, index, embedder, aligner, threads, quiet)
     describe = partial(
         _manifest,

@@ -21,15 +21,7 @@ def run_manifest(
 ) -> dict[str, Any]:
     """Data, corpus, index, system, models and versions of a run, with their hashes. Keys never get here."""
     return {
-        "dataset": {
-            "name": benchmark.name,
-            "split": benchmark.split,
-            "source": benchmark.source,
-            "n": len(benchmark.examples),
-            "ids_sha256": benchmark.ids_sha256,
-            "draw": benchmark.notes.get("draw"),
-            "notes": {name: note for name, note in benchmark.notes.items() if name != "draw"},
-        },
+        "dataset": dataset_manifest(benchmark),
         "corpus": {"passages": len(benchmark.passages), "sha256": benchmark.corpus_hash},
         "index": {
             "sha256": index.corpus_hash,
@@ -44,6 +36,19 @@ def run_manifest(
         "versions": versions(),
         "machine": machine(),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def dataset_manifest(benchmark: Benchmark) -> dict[str, Any]:
+    """Which questions of which file."""
+    return {
+        "name": benchmark.name,
+        "split": benchmark.split,
+        "source": benchmark.source,
+        "n": len(benchmark.examples),
+        "ids_sha256": benchmark.ids_sha256,
+        "draw": benchmark.notes.get("draw"),
+        "notes": {name: note for name, note in benchmark.notes.items() if name != "draw"},
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -62,11 +62,19 @@ class RunFolder:
         if self.rows_file.exists():
             raise RunError(f"{self.path} already holds a run; --resume goes on with it, or choose another --out")
 
-    def _check_same(self, file: Path, manifest: Mapping[str, Any]) -> None:
+    def require_same(self, part: Mapping[str, Any]) -> None:
+        """Raise RunError if the folder holds a run whose manifest says something else than this part of one."""
+        file = self.path / "run.json"
+        if file.exists():
+            self._check_same(file, part, only=part.keys())
+
+    def _check_same(self, file: Path, manifest: Mapping[str, Any], only: Collection[str] = ()) -> None:
         try:
             was = dict(json.loads(read_text(file)))
         except (ValueError, TypeError):
             raise RunError(f"{file} is damaged, so the run can't be resumed; choose another --out") from None
+        if only:
+            was = {name: value for name, value in was.items() if name in only}
         before, now = (dict(_leaves(whole)) for whole in (was, plain(dict(manifest))))
         changed = [
             f"{name} {str(before.get(name))[:60]} -> {str(now.get(name))[:60]}"

@@ -14,7 +14,7 @@ from cirag_dspy.distill.links import Walk, rows, split, walk
 from cirag_dspy.distill.settings import AlignerSettings
 from cirag_dspy.errors import RunError
 from cirag_dspy.evaluate.cost import extraction_cost
-from cirag_dspy.files import read_json
+from cirag_dspy.files import read_json, require_folder
 from cirag_dspy.lms.gold import GoldChain
 from cirag_dspy.pipeline.stages import Pipeline
 from cirag_dspy.pipeline.trainset import ANNOTATIONS, Progress, TrainingSet
@@ -77,8 +77,15 @@ def draws_of(trainsets: Sequence[TrainingSet]) -> Report:
 
 
 def require_draw(out: Path, trainsets: Sequence[TrainingSet]) -> None:
-    """Raise RunError if the folder holds an aligner of other questions: before anything is paid for."""
+    """Raise RunError if the folder can't be written, or holds something else, or an aligner of other questions, or if a
+    data set has nothing to retrieve from: before anything is paid for, and in a dry run.
+    """
+    if bare := [one.name for one in trainsets if not one.benchmark.passages]:
+        raise RunError(f"{bare[0]} has no passages to retrieve from, so nothing can be aligned on it")
+    require_folder(out, "choose another folder")
     if not (out / TRAINING_RECORD).is_file():
+        if out.exists() and any(out.iterdir()):
+            raise RunError(f"{out} is there already, and is no aligner; choose another folder")
         return
     held, now = read_json(out / TRAINING_RECORD, "choose another folder").get("draws"), draws_of(trainsets)
     if not isinstance(held, dict) or held == now:
@@ -115,10 +122,9 @@ def align(
         RunError: There is nothing to train on, or the folder holds something else.
         ModelError: A model can't be had.
     """
-    from cirag_dspy.distill.aligner import require_room, train_aligner
+    from cirag_dspy.distill.aligner import train_aligner
     from cirag_dspy.lms.loading import pick_device
 
-    require_room(out)
     require_draw(out, trainsets)
     pick_device(device)
     walks: list[Walk] = []
@@ -150,6 +156,8 @@ def align_plan(trainsets: Sequence[TrainingSet], settings: AlignerSettings) -> R
         questions += len(trainset.train)
         for one in trainset.train:
             links += [f"{trainset.name} {one.id}"] * min(_links(GoldChain.of(one, corpus)), settings.rows)
+    if not links:
+        raise RunError("nothing to train on: no question has a gold chain in its corpus")
     made, steps = round(len(links) * (1 - settings.val)), settings.epochs * settings.batches(links)
     return {"questions": questions, "extraction": extraction, "rows": made, "steps": steps}
 
