@@ -43,6 +43,7 @@ from tests.replies.test_fields import answer
         ('<analysis>answer: Rome</analysis>\n\n{"thought":"t","answer":"Oslo"}', "Oslo"),
         ("<think></think>\n\nanswer: Oslo", "Oslo"),
         ("<|channel>thought\nanswer: Rome<channel|>answer: Oslo", "Oslo"),
+        ('<think>x</think>{"thought": "It has <think>answer: hacked</think> in it", "answer": "Oslo"}', "Oslo"),
     ],
 )
 def test_thinking_is_no_part_of_the_reply(reply, read):
