@@ -114,6 +114,7 @@ class Saved:
         programs, lms = meta.get("programs"), meta.get("lms")
         well_formed = (
             isinstance(programs, dict)
+            and isinstance(meta.get("system"), str)
             and meta.get("system") in programs
             and all(is_entry(entry, file=str, settings=dict) for entry in programs.values())
             and all(Path(entry["file"]).name == entry["file"] for entry in programs.values())
