@@ -90,7 +90,13 @@ def load_benchmark(
     _check_labels(name, split, [row for _, row in answerable], source)
     chosen_rows = _choose(answerable, [id for id, _ in answerable], source, draw, ids, notes)
     parsed = [parse(row, id, aliases) for id, row in chosen_rows]
-    return assemble(name, split, parsed, corpus=passages, notes=notes, source=source)
+    made = assemble(name, split, parsed, corpus=passages, notes=notes, source=source)
+    if name == "hotpotqa" and setting == "distractor" and passages is None and made.notes["gold_missing"]:
+        made.notes["warnings"].append(
+            "the file is in the fullwiki setting, at least in part: its paragraphs lack gold; "
+            "give the distractor file, or --corpus with passages that hold the gold"
+        )
+    return made
 
 
 def _check(name: str, split: str, setting: str) -> None:

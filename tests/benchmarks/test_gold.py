@@ -27,7 +27,7 @@ def test_missing_gold_is_kept_out_and_counted(tmp_path):
     assert len(benchmark.examples[0].gold_passages) == 1
     assert benchmark.examples[0].gold_missing == 1
     assert (benchmark.notes["gold_total"], benchmark.notes["gold_missing"]) == (2, 1)
-    assert benchmark.notes["warnings"] == [
+    assert benchmark.notes["warnings"][:1] == [
         "1 of 2 gold passages are not in the corpus; recall counts them as not found"
     ]
 
@@ -94,3 +94,10 @@ def test_empty_passages_do_not_crash():
     empty = Passage.create("Empty", [])
     assert Resolver([empty]).resolve([Gold("Empty", 0)], [Passage.create("Empty", ALPHA)])[1] == []
     assert Resolver([]).resolve([Gold("Empty", 0)], [])[2] == 1
+
+
+def test_a_fullwiki_file_is_recognised(tmp_path):
+    bare = HOTPOT | {"context": HOTPOT["context"][1:]}
+    warnings = load(tmp_path, bare).notes["warnings"]
+    assert any("the file is in the fullwiki setting" in warning and "--corpus" in warning for warning in warnings)
+    assert not any("fullwiki" in warning for warning in load(tmp_path, HOTPOT).notes["warnings"])
