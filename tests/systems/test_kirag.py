@@ -131,16 +131,18 @@ def test_a_passage_has_the_best_score_of_any_step(filled):
             super().__init__("scores")
             self.steps = steps
             self.facts = [" ".join(fact[:3]) for facts in FACTS.values() for fact in facts]
+            self.dimension = len(self.facts) + 1  # the last column makes unit vectors of the queries
 
         def encode_passages(self, texts):
-            return np.eye(len(self.facts), dtype=np.float32)[[self.facts.index(text) for text in texts]]
+            return np.eye(self.dimension, dtype=np.float32)[[self.facts.index(text) for text in texts]]
 
         def encode_query(self, text):
             scores = {" ".join(t.text.split(" | ")): score for t, score in self.steps[text.count(" | ") // 2].items()}
-            return np.array([scores.get(fact, 0.0) for fact in self.facts], dtype=np.float32)
+            row = [scores.get(fact, 0.0) for fact in self.facts]
+            return np.array([*row, (1 - sum(score**2 for score in row)) ** 0.5], dtype=np.float32)
 
     light, director = TRIPLES["Harbor Light"][1], TRIPLES["Ada Brook"][0]
-    filled.use_ranker(Scores({DIRECTED: 0.9, light: 0.8}, {light: 0.2, director: 0.5}))
+    filled.use_ranker(Scores({DIRECTED: 0.6, light: 0.5}, {light: 0.2, director: 0.4}))
     prediction, _ = ask(filled, Chooser([[DIRECTED]], "Ada Brook"))
     assert [hop.candidates[0] for hop in prediction.hops] == [DIRECTED, director]
     assert titles(prediction.passages) == ["Harbor Song", "Harbor Light", "Ada Brook"]
@@ -180,7 +182,7 @@ def test_a_context_that_is_too_small_gets_fewer_candidates(filled):
         return ContextLengthError("too long") if len(facts.splitlines()) > 1 else "next: 1\nanswer: x"
 
     prediction, prompts = ask(filled, reply, max_hops=1)
-    assert [len(fields["facts"].splitlines()) for fields in prompts[:3]] == [4, 2, 1]
+    assert [len(fields["facts"].splitlines()) for fields in prompts[:4]] == [4, 3, 2, 1]
     assert prediction.triples == [prediction.hops[0].candidates[0]]
 
 
