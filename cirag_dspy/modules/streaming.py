@@ -15,7 +15,7 @@ from dspy.streaming.messages import sync_send_to_stream
 
 from cirag_dspy.adapter import LineAdapter
 from cirag_dspy.errors import RunError
-from cirag_dspy.replies.fields import label_pattern
+from cirag_dspy.replies.fields import behind_label, label_pattern
 
 _LONGEST_LABEL = 60
 
@@ -108,14 +108,14 @@ class LineListener(StreamListener):
     def _settle(self, whole: bool) -> str:
         """What of the line so far is the field's, once it can't be a label any more."""
         label = label_pattern(self.predict.signature.output_fields).match(self._line)
-        unsure = len(self._line) < _LONGEST_LABEL if label is None else label.end() == len(self._line)
+        unsure = len(self._line) < _LONGEST_LABEL if label is None else not self._line[label.end() :].strip("*_ ")
         if unsure and not whole:
             return ""
         line, self._line = self._line, ""
         if label is not None:
             name = (label["label"] or label["heading"]).lower().replace(" ", "_").replace("-", "_")
             self._inside = name.endswith(self.signature_field_name.lower())
-            line = line[label.end() :].lstrip()
+            line = behind_label(line, label)
         return line if self._inside else ""
 
     def _end(self) -> str:

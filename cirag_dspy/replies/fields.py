@@ -148,12 +148,12 @@ def _lines(reply: str, names: Sequence[str], quotes: bool = False) -> tuple[dict
         name = by_key[key(re.sub(r"^(?:the |my )?(?:final )?", "", text))]
         if name in found and "final " not in text:
             break  # a second reply behind the first
-        current = found[name] = [_value(line, match)]
+        current = found[name] = [behind_label(line, match)]
     return {name: "\n".join(text).strip() for name, text in found.items()}, "\n".join(preamble).strip()
 
 
-def _value(line: str, match: re.Match[str]) -> str:
-    """What stands behind a label, without the end of the emphasis that began before it."""
+def behind_label(line: str, match: re.Match[str]) -> str:
+    """What stands behind a match of ``label_pattern``, without the end of the emphasis that began before it."""
     value = line[match.end() :]
     opened = re.search(r"[*_]+$", line[: match.start("label")]) if match["label"] else None
     if opened and opened[0] not in line[match.end("label") : match.end()]:

@@ -35,7 +35,7 @@ def test_manifest(tmp_path):
     build(tmp_path)
     data = json.loads((tmp_path / "manifest.json").read_text())
     assert data["format"] == 1 and data["extractor"] is None and data["version"] == version("cirag-dspy")
-    assert data["counts"] == {"passages": 3, "triples": 0, "pending": 3, "done": 0, "empty": 0, "failed": 0}
+    assert data["counts"] == {"passages": 3, "triples": 0, "pending": 3, "done": 0, "cut": 0, "empty": 0, "failed": 0}
     assert data["embedder"]["name"] == "fake" and data["embedder"]["dimension"] == 32
     assert len(data["embedder"]["fingerprint"]) == 16 and len(data["corpus_hash"]) == 64
     with CorpusIndex.open(tmp_path, FakeEncoder()) as index:
