@@ -180,8 +180,9 @@ def require_aligner(folder: Path | None) -> None:
     """Raise RunError if the folder that was named, if one was, holds no aligner, or only part of one."""
     if folder is None:
         return
-    for name in ("modules.json", "model.safetensors"):
-        if not (folder / name).is_file() and not any(folder.glob(f"*/{name}")):
+    weights = [folder / "model.safetensors", *folder.glob("*/model.safetensors")]  # of old models in a sub-folder
+    for name, files in (("modules.json", [folder / "modules.json"]), ("model.safetensors", weights)):
+        if not any(file.is_file() for file in files):
             raise RunError(f"{folder} holds no aligner (it has no {name}); cirag-dspy align trains one")
 
 

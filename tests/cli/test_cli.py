@@ -241,7 +241,7 @@ def test_eval_judged_by_another_lm(tmp_path, cache):
         assert result["manifest"]["judge"]["model"] == "openai/judge"
         resumed = json.loads(cli("eval", *options, "--resume").stdout)
         assert resumed["summary"] == result["summary"] and len(requests) == 6
-    cost = json.loads(cli("eval", *options, "--dry-run").stdout)
+    cost = json.loads(cli("eval", *options[:-1], tmp_path / "other", "--dry-run").stdout)
     assert cost["judging_at_most"]["lm_calls"] == 3
 
 

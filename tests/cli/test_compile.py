@@ -180,7 +180,7 @@ def test_a_saved_program_extracts_and_answers(compiled, home):
     assert "prompts" in json.loads((home / "index" / "manifest.json").read_text())["extractor"]
     options = ["--index", "index", "--program", "optimized/x", "--system", "native_rag"]
     asked = cli("ask", "Who directed Harbor Song?", *options, "--json", cwd=home)
-    assert asked.returncode in (0, 1), asked.stderr
+    assert asked.returncode in (0, 3), asked.stderr
     assert json.loads(asked.stdout)["lm"]["calls"] in (1, 2)  # a useless reply is asked for once more
 
 
