@@ -56,8 +56,11 @@ class RecipeData:
     Args:
         dataset: One of ``DATASETS``.
         split: ``train`` unless there is a reason.
-        limit: This many questions; all without it.
-        skip: After this many.
+        limit: This many questions, drawn at random by the recipe's ``seed``; all without it.
+        skip: After this many of the draw: two entries of one data set share no question if one skips what the other
+            takes.
+        first: Take the file's first ones instead, in its order. Files may be sorted (MuSiQue's are by hops), so these
+            are no sample.
         val: The last so many of them are kept for validation, and not trained on.
         triples: The triples of so many of its passages, as the extraction LM writes them, are trained on too; passages
             that support an answer come first.
@@ -69,6 +72,7 @@ class RecipeData:
     split: str = "train"
     limit: int | None = None
     skip: int = 0
+    first: bool = False
     val: int = 0
     triples: int = 0
     extraction: str = ""
@@ -251,6 +255,10 @@ def _recipe(name: str, whole: dict[str, Any]) -> Recipe:
             raise DataError(f"{where} dataset must be one of {', '.join(DATASETS)}, not {_shown(entry.dataset)}")
         if entry.limit is not None and entry.val >= entry.limit:
             raise DataError(f"{where} val leaves none of {entry.limit} questions to train on")
+    orders: dict[tuple[str, str], bool] = {}
+    for entry, where in zip(data, _places("data", data), strict=True):
+        if orders.setdefault((entry.dataset, entry.split), entry.first) != entry.first:
+            raise DataError(f"{where} first must be the same in all entries of {entry.dataset}")
     triples = _tables(RecipeTriples, whole, "triples")
     options = _options(optimizer, whole.get("options", {}))
     if lms.student == "annotations":

@@ -10,6 +10,8 @@ import pytest
 
 import cirag_dspy
 from cirag_dspy.adapter import LineAdapter
+from cirag_dspy.benchmarks import load_benchmark
+from cirag_dspy.benchmarks.draw import permuted
 from cirag_dspy.corpus.index import CorpusIndex
 from cirag_dspy.distill.rows import read_rows
 from cirag_dspy.distill.silver import read_silver
@@ -513,3 +515,64 @@ def test_saved_traces_also_serve_optimizers_of_prompts(make, monkeypatch, tmp_pa
     monkeypatch.setattr("cirag_dspy.distill.prompts.compile_prompts", compile_prompts)
     make("optimizer=mipro", from_traces=[tmp_path / "runs" / "traces-demo-cirag.jsonl"]).compile()
     assert len(known) == 4
+
+
+# Which questions, and what a dry run sees
+
+
+def ids(pipeline):
+    return [[example.id for example in trainset.benchmark.examples] for trainset in pipeline.trainsets]
+
+
+TWO = RECIPE.replace("[options]", '[[data]]\ndataset = "demo"\nskip = 4\nlimit = 5\n\n[options]')
+
+
+def test_questions_are_a_random_draw_by_the_seed_and_entries_share_none(make):
+    whole = [example.id for example in load_benchmark("demo", "train").examples]
+    first, second = ids(make(text=TWO))
+    order = permuted(len(whole), 0)
+    assert first == [whole[place] for place in order[:4]] and second == [whole[place] for place in order[4:9]]
+    assert ids(make(text=TWO)) == [first, second] != ids(make("seed=1", text=TWO))
+    assert ids(make("data.first=true", text=TWO)) == [whole[:4], whole[4:9]]
+    assert make().trainsets[0].benchmark.notes["draw"] == {
+        "kind": "random", "seed": 0, "n": 4, "of": len(whole), "skip": 0,
+    }  # fmt: skip
+    one = make("data.val=2")
+    assert [example.id for example in one.trainsets[0].val] == first[2:]
+    with pytest.raises(DataError, match=r"\[\[data\]\] 2 first must be the same in all entries of demo"):
+        make(text=TWO.replace("skip = 4", "skip = 4\nfirst = true"))
+
+
+def test_traces_of_another_draw_are_refused_and_the_first_questions_warn(make):
+    told = []
+    report = make(on_note=told.append).traces()
+    assert report["draws"]["demo"]["kind"] == "random" and told == []
+    with pytest.raises(RunError, match=r"other settings \(.*questions.*\).*data.first=true"):
+        make("data.first=true", on_note=told.append).traces()
+    assert told == ["demo: the first questions of a file are no sample; it may be sorted"]
+
+
+def test_a_dry_run_fails_where_the_stages_would(make, tmp_path):
+    mine = tmp_path / "mine" / "nq"
+    mine.mkdir(parents=True)
+    rows = [{"question": f"who is {n}", "answer": ["x"]} for n in range(6)]
+    (mine / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    own = RECIPE.replace('"demo"', '"nq"')
+    with pytest.raises(DataError, match="nq train has no passages to retrieve from"):
+        make(text=own, data_dir=tmp_path / "mine").check()
+    (tmp_path / "file").write_text("")
+    for place in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(RunError, match="can't be written"):
+            make(out=place).check()
+        with pytest.raises(RunError, match="can't be written"):
+            make(work=place).check()
+    with pytest.raises(RunError, match="gpt-4o-mini is no LM"):
+        make("lm.teacher=gpt-4o-mini").check()
+    with pytest.raises(ModelError):
+        make("lm.student=local/nowhere/at-all").check()
+    with pytest.raises(ModelError):
+        make("lm.extraction=embedded+nowhere").check()
+    with pytest.raises(RunError, match=r"nowhere.jsonl is missing"):
+        make(from_traces=[tmp_path / "nowhere.jsonl"]).check()
+    make().check()
+    assert not (tmp_path / "runs").exists() and not (tmp_path / "optimized").exists()

@@ -20,6 +20,7 @@ def compile_(
     from_traces: Annotated[
         list[Path] | None, typer.Option(help="Saved trajectories in place of a teacher; again for more.")
     ] = None,
+    first: stages.First = False,
     data_dir: stages.DataDir = None,
     work: stages.Work = None,
     out: Annotated[Path | None, typer.Option(help="The program's folder; default: optimized/NAME.")] = None,
@@ -41,7 +42,11 @@ def compile_(
     common.prepare(cache_dir)
     pipeline = stages.open_pipeline(
         recipe,
-        [*(overrides or []), *([f"optimizer={optimizer}"] if optimizer else [])],
+        [
+            *(overrides or []),
+            *([f"optimizer={optimizer}"] if optimizer else []),
+            *(["data.first=true"] if first else []),
+        ],
         common.LMOptions(api_base, None, tries, timeout, cache=not no_cache),
         work=work,
         out=out,

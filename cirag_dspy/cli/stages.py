@@ -23,6 +23,10 @@ DataDir = Annotated[
 Work = Annotated[Path | None, typer.Option(help="Where the stages leave their files; default: runs/NAME.")]
 Resume = Annotated[bool, typer.Option("--resume/--no-resume", help="Go on with what is there, or start anew.")]
 Device = Annotated[str | None, typer.Option(help="To train on: cpu or cuda; default: what there is.")]
+First = Annotated[
+    bool,
+    typer.Option("--first", help="Take the first questions of each [[data]], not a random draw; they are no sample."),
+]
 Strict = Annotated[
     bool,
     typer.Option(
@@ -65,6 +69,7 @@ def print_plan(pipeline: Pipeline, as_json: bool) -> None:
     """What is left to do and its cost, on stdout."""
     from cirag_dspy.pipeline import plan
 
+    pipeline.check()
     steps = plan(pipeline)
     if as_json:
         common.print_json({"recipe": pipeline.recipe.name, "optimizer": pipeline.recipe.optimizer, "stages": steps})

@@ -10,6 +10,7 @@ from cirag_dspy.cli import common, stages
 def traces(
     recipe: stages.Recipe,
     overrides: stages.Overrides = None,
+    first: stages.First = False,
     data_dir: stages.DataDir = None,
     work: stages.Work = None,
     api_base: common.ApiBase = None,
@@ -27,7 +28,7 @@ def traces(
     common.prepare(cache_dir)
     pipeline = stages.open_pipeline(
         recipe,
-        overrides,
+        [*(overrides or []), *(["data.first=true"] if first else [])],
         common.LMOptions(api_base, None, tries, timeout, cache=not no_cache),
         work=work,
         data_dir=data_dir,

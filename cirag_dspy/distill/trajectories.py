@@ -183,8 +183,10 @@ def _resume(file: Path, manifest: Mapping[str, Any]) -> dict[str, Trajectory]:
         was, found = read_trajectories(file)
         changed = sorted(k for k in was.keys() | manifest.keys() if was.get(k) != manifest.get(k))
         if changed:
+            drawn = "; questions are drawn by the recipe's seed, data.first=true takes the first ones"
             raise RunError(
                 f"{file} was made with other settings ({', '.join(changed)}); remove it, or choose another file"
+                + (drawn if "questions" in changed else "")
             )
         written = file.read_bytes()
         if not written.endswith(b"\n"):  # a kill left the beginning of a line

@@ -14,6 +14,7 @@ depends on is the same:
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +32,7 @@ from cirag_dspy.distill.shorten import short_prompts
 from cirag_dspy.distill.silver import Extracted, read_silver
 from cirag_dspy.distill.trajectories import Trajectory, read_trajectories, reasons
 from cirag_dspy.errors import DataError, RunError
-from cirag_dspy.files import digest, read_json, sha256, write_json
+from cirag_dspy.files import digest, path_errors, read_json, sha256, write_json
 from cirag_dspy.lms import load_lm, split_spec, trainable
 from cirag_dspy.lms.meter import LMMeter
 from cirag_dspy.lms.weights import fingerprint
@@ -103,8 +104,12 @@ class Pipeline:
             RunError: No trajectory of a system was kept, with the reasons; or a file is of other settings.
         """
         meter, failed = LMMeter(), 0
+        draws: dict[str, Report] = {}
         if not self.from_traces:
             for trainset in self.trainsets:
+                draws[trainset.name] = trainset.benchmark.notes.get("draw", {})
+                if trainset.data.first:
+                    self.on_note(f"{trainset.name}: the first questions of a file are no sample; it may be sorted")
                 with meter.context():
                     failed += teach(
                         trainset, self.work, threads=self.threads, resume=self.resume, progress=self.progress
@@ -116,7 +121,7 @@ class Pipeline:
             require_kept(system, trajectories)
         calls = {name: value for name, value in meter.snapshot().items() if name != "by_module"}
         cut = sum(trainset.cut_passages for trainset in self.trainsets)
-        return {"files": self._kept(), "failed_passages": failed, "cut_passages": cut, "lm": calls}
+        return {"files": self._kept(), "failed_passages": failed, "cut_passages": cut, "draws": draws, "lm": calls}
 
     def export(self) -> Report:
         """Write the chat rows of the kept trajectories and of the triples; the report of ``check_rows``.
@@ -180,6 +185,25 @@ class Pipeline:
                     strict=self.strict,
                 )
         return training_report(self.adapter)
+
+    def check(self) -> None:
+        """Raise what the stages would fail with, before anything is called, opened or written.
+
+        Raises:
+            DataError: Questions, passages or ``[[triples]]`` are missing.
+            ModelError: A local model, or the library that trains it, can't be had.
+            RunError: A folder can't be written, or trajectories are missing or of other settings.
+        """
+        for folder in (self.work, self.out):
+            require_place(folder)
+        self.programs  # noqa: B018
+        self.silver  # noqa: B018
+        if self.from_traces:
+            self.trajectories()
+        for trainset in [] if self.from_traces else self.trainsets:
+            trainset.check()
+        if self.recipe.distils:
+            trainable(self.recipe.lm.student)
 
     def save(self) -> Report:
         """Save the program with its student.
@@ -372,6 +396,14 @@ class Pipeline:
             "seed": self.recipe.seed,
             "fit": [self.recipe.lm.student, self.recipe.lora_settings.max_length],
         }
+
+
+def require_place(folder: Path) -> None:
+    """Raise RunError if a folder can be neither written to nor made; nothing is made."""
+    with path_errors(RunError, folder, "name another folder"):
+        there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise RunError(f"{folder} can't be written: {there} is no folder that may be written to; name another folder")
 
 
 def _put_aside(folder: Path) -> None:

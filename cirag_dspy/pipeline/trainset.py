@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -12,12 +12,14 @@ import dspy
 
 from cirag_dspy.benchmarks import Benchmark, load_benchmark
 from cirag_dspy.benchmarks.demo import demo_triples
+from cirag_dspy.benchmarks.draw import permuted
 from cirag_dspy.corpus.index import CorpusIndex
 from cirag_dspy.distill.silver import Extracted
-from cirag_dspy.errors import DataError
+from cirag_dspy.errors import DataError, RunError
 from cirag_dspy.evaluate.corpus import NONE, open_corpus
 from cirag_dspy.evaluate.metrics import answer_metric, f1_metric
-from cirag_dspy.lms import load_lm
+from cirag_dspy.lms import base_folder, is_local, load_lm, split_spec
+from cirag_dspy.lms.weights import model_folder
 from cirag_dspy.modules.extract import Extract, extract_missing
 from cirag_dspy.recipe import Recipe, RecipeData, system_of
 from cirag_dspy.schema import Triple
@@ -55,18 +57,51 @@ class TrainingSet:
     def benchmark(self) -> Benchmark:
         """The chosen questions and their corpus."""
         data = self.data
-        last = None if data.limit is None else data.skip + data.limit
-        chosen = load_benchmark(data.dataset, data.split, data_dir=self.data_dir, limit=last, first=True)
-        if data.skip:
-            ids = [example.id for example in chosen.examples[data.skip :]]
-            if not ids:
-                raise DataError(f"{data.dataset} {data.split} has no questions after the first {data.skip}")
-            chosen = load_benchmark(data.dataset, data.split, data_dir=self.data_dir, ids=ids)
+        whole = load_benchmark(data.dataset, data.split, data_dir=self.data_dir)
+        count = len(whole.examples)
+        if data.limit is None and not data.skip and not data.val:
+            return whole
+        order = list(range(count)) if data.first else permuted(count, self.recipe.seed)
+        places = order[data.skip : None if data.limit is None else data.skip + data.limit]
+        if not places:
+            raise DataError(f"{data.dataset} {data.split} has no questions after {data.skip} of its {count}")
+        ids = [whole.examples[place].id for place in places]
+        chosen = load_benchmark(data.dataset, data.split, data_dir=self.data_dir, ids=ids)
+        by_id = {example.id: example for example in chosen.examples}
+        chosen = replace(chosen, examples=[by_id[id] for id in ids])  # so that the held-back ones are a sample, too
+        kind = {"kind": "first"} if data.first else {"kind": "random", "seed": self.recipe.seed}
+        chosen.notes["draw"] = {**kind, "n": len(places), "of": count, "skip": data.skip}
         if data.val >= len(chosen.examples):
             raise DataError(
                 f"val={data.val} leaves none of {len(chosen.examples)} {data.dataset} questions to train on"
             )
         return chosen
+
+    def check(self) -> None:
+        """Raise what working on it would fail with, before anything is called.
+
+        Raises:
+            DataError: There are no questions, no passages, or no answers.
+            ModelError: A local LM can't be had.
+            RunError: The string of an LM means nothing.
+        """
+        benchmark = self.benchmark
+        if not any(passage.text for passage in benchmark.passages):
+            raise DataError(
+                f"{self.data.dataset} {self.data.split} has no passages to retrieve from ({benchmark.source}): give "
+                "a data set whose questions come with paragraphs"
+            )
+        if not any(example.get("answer") for example in self.train):
+            raise DataError(f"{self.data.dataset} {self.data.split} has no answers to learn from ({benchmark.source})")
+        lms = self.recipe.lm
+        for spec in {lms.teacher, self.extraction if self.calls else "", lms.prompt} - {"", ANNOTATIONS}:
+            base, adapter = split_spec(spec)
+            if is_local(spec):
+                base_folder(base)
+                if adapter:
+                    model_folder(adapter, adapter=True)
+            elif "/" not in spec:
+                raise RunError(f"{spec} is no LM: write PROVIDER/MODEL, embedded, local/MODEL or annotations")
 
     @property
     def train(self) -> list[dspy.Example]:
