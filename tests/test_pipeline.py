@@ -363,12 +363,12 @@ def test_questions_are_chosen_and_held_back(make, data_dir):
     text = MUSIQUE.replace(
         "limit = 6", 'skip = 2\nlimit = 5\nval = 2\n[[data]]\ndataset = "musique"\nskip = 7\nextraction = "x/y"'
     )
-    first, second = make(text=text, data_dir=data_dir).trainsets
+    first, second = make("data.first=true", text=text, data_dir=data_dir).trainsets
     assert [example.id for example in first.train] == ["2hop__2", "2hop__3", "2hop__4"]
     assert [example.id for example in first.val] == ["2hop__5", "2hop__6"]
     assert (first.name, second.name, len(second.train)) == ("musique", "musique-2", 1)
     assert (first.extraction, second.extraction) == ("annotations", "x/y")
-    with pytest.raises(DataError, match="has no questions after the first 8"):
+    with pytest.raises(DataError, match="has no questions after 8 of its 8"):
         _ = make("data.skip=8", text=MUSIQUE, data_dir=data_dir).trainsets[0].train
     with pytest.raises(DataError, match="val=8 leaves none of 8 musique questions"):
         _ = make("data.val=8", text=MUSIQUE.replace("limit = 6", ""), data_dir=data_dir).trainsets[0].train
