@@ -76,6 +76,21 @@ _REFUSALS = frozenset(
         "not specified",
         "not mentioned",
         "unknown",
+        "unclear",
+        "unsure",
+        "undetermined",
+        "not available",
+        "not applicable",
+        "tbd",
+        "idk",
+        "unbekannt",
+        "inconnu",
+        "desconocido",
+        "information not found",
+        "no one knows",
+        "it is impossible to say",
+        "i do not have enough information",
+        "i dont have enough information",
         "i dont know",
         "dont know",
         "i do not know",
@@ -103,16 +118,24 @@ _REFUSED_IN_A_SENTENCE = re.compile(
     r"|(?:the |this )?(?:question|answer|it) is (?:unanswerable|not (?:known|given|stated|provided|specified))\b"
     r"|(?:the |this )?(?:question|answer|it) (?:cannot|can't|can not|could not) be (?:answered|determined|found)\b"
     r"|(?:not enough|insufficient) (?:information|evidence)\b"
-    r"|(?:the )?(?:given |provided )?(?:evidence|passages?|context) (?:does not|do not|doesn't|don't) "
+    r"|(?:the )?(?:given |provided )?(?:evidence|passages?|context|texts?|documents?|articles?|sources?) "
+    r"(?:does not|do not|doesn't|don't) (?:explicitly |directly |actually )?"
     r"(?:say|provide|mention|state|contain|specify|give|include)\b"
     r"|(?:there (?:is|was) )?(?:no|not enough|insufficient) (?:relevant |specific |further |such )?"
     r"(?:information|evidence|mention|details?)\b"
     r"|(?:the |this )?(?:question|answer|it|information) (?:is|was|are) (?:not|n['’]t) (?:mentioned|available|"
     r"found|clear|in the (?:evidence|passages?|context|text))\b"
+    r"|not (?:(?:mentioned|stated|specified|given|provided|found|available) )?(?:in|by) (?:the |any |these |this )"
+    r"(?:\w+ )?(?:passages?|evidence|context|texts?|documents?|facts?|sources?)\b"
     r"|not (?:mentioned|stated|specified|given|provided|found|available) (?:in|by) (?:the|any|these)\b"
     r"|(?:it )?(?:cannot|can['’]t|can not|could not) be (?:determined|answered|inferred) (?:from|based|with)\b"
     r"|i (?:do not|don['’]t|cannot|can['’]t|am (?:not able|unable) to) (?:know|say|tell|determine|answer|find)"
     r"(?:\W*$|[.,;:]|\s+(?:the answer|this|that|from|based|for sure|with)\b)"
+    r"|(?:the )?answer is not (?:in|given|stated|found) (?:in )?(?:the|any|these)\b"
+    r"|(?:none|neither) of the (?:given |provided )?(?:passages|texts|documents|sources) (?:\w+ ){0,2}"
+    r"(?:mentions?|says?|states?|contains?|gives?)\b|no relevant (?:passages?|evidence|facts?)\b"
+    r"|i (?:do not|don['’]t) have (?:enough|any|the|sufficient) (?:\w+ )?(?:information|evidence|context)\b"
+    r"|i apologi[sz]e,? (?:but|i)\b|as an ai\b.{0,60}\b(?:cannot|can['’]t|do not|don['’]t|unable)\b"
     r"|i(?: a|['’])m not sure\b|(?:i(?: a|['’])m )?sorry,? (?:but\b|i\b|the (?:passages?|evidence|context|text)\b)"
     r"|(?:ich wei(?:ß|ss) (?:es )?nicht|keine ahnung|je ne sais pas|no (?:lo )?s[ée]|non lo so|n[ãa]o sei|не знаю|"
     r"nie wiem|ik weet het niet|jag vet inte)\W*$"

@@ -137,3 +137,21 @@ def test_a_demonstration_shows_no_raw_history():
 def test_json_lists_stay_lists_where_the_field_is_one():
     signature = dspy.Signature("question -> counts: list[int]")
     assert LineAdapter().parse(signature, '{"counts": [1, 2]}') == {"counts": [1, 2]}
+
+
+@pytest.mark.parametrize(
+    "reply",
+    ["Answer - Oslo", "Answer — Oslo", "Answer = Oslo", "Answer\nOslo", "[answer] Oslo", '"answer": "Oslo"',
+     "> [[ ## answer ## ]]\n> Oslo", "> answer: Oslo", "\ufeffanswer: Oslo", "\u200banswer: Oslo",
+     "answer: <think>It is not answer: Bergen</think>Oslo", "**Answer:** <think>\nanswer: Bergen\n</think>\nOslo",
+     "| thought | answer |\n|---|---|\n| x | Oslo |", "| Field | Value |\n|---|---|\n| thought | x |\n| Answer | Oslo |",
+     "<answer>Oslo</answer><thought>It is Oslo.</thought>"],
+)  # fmt: skip
+def test_rarer_labels(reply):
+    parsed = LineAdapter().parse(AnswerIfSufficient, reply)
+    assert parsed["answer"].strip('"') == "Oslo"
+
+
+@pytest.mark.parametrize(("reply", "answer"), [('{"answer": true}', "yes"), ('{"answer": false}', "no")])
+def test_a_json_boolean_is_yes_or_no(reply, answer):
+    assert LineAdapter().parse(AnswerIfSufficient, reply)["answer"] == answer

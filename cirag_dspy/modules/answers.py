@@ -47,14 +47,16 @@ def is_answer(text: str, question: str = "", evidence: Iterable[str] = ()) -> bo
 
     Not so refusals, text without words, repeated or mostly made of marks, tokens of a model's own, and the words of the
     prompt: labels, descriptions of fields, instructions, the question. What looks like the prompt's words but stands in
-    the evidence with its capitals (a film called "Evidence") is an answer.
+    the evidence with its capitals (a film called "Evidence") is an answer; so is a refusal's word that is a title or an
+    end of a fact there (a film called "Unknown").
 
     Args:
         text: The bare answer.
         question: What was asked.
         evidence: Lines that it was read from.
     """
-    if is_refusal(text) or _is_garbage(text):
+    evidence = list(evidence)
+    if _is_garbage(text) or (is_refusal(text) and not _is_named(text, evidence)):
         return False
     if not (_is_of_the_prompt(text) or _is_the_question(text, question)):
         return True
@@ -84,6 +86,14 @@ def stands(answer: str, question: str, evidence: Sequence[str]) -> bool:
         return True
     items = [item for item in re.split(r"\s*[,;、，；]\s*|\s+and\s+", answer) if words(item)]
     return len(items) > 1 and all(holds_answer(evidence, item, question) for item in items)
+
+
+def _is_named(text: str, evidence: Sequence[str]) -> bool:
+    """Whether a text with a capital is the title of a passage, or the head or tail of a fact."""
+    if text == text.lower():
+        return False
+    ends = [end for line in evidence for end in (line.partition(": ")[0], *line.split(" | ")[::2])]
+    return text in (re.sub(r"^\d+\. | \([^()]*\)$", "", end.strip()) for end in ends)
 
 
 def _is_garbage(text: str) -> bool:

@@ -57,7 +57,7 @@ def read_fields(reply: str, names: Sequence[str], required: Collection[str], tex
     Returns:
         The fields that were found, in the order of ``names``.
     """
-    found = _read(reply, names, required, texts)
+    found = _read(_unquoted(reply), names, required, texts)
     return {name: found[name] for name in names if name in found}
 
 
@@ -89,9 +89,44 @@ def _read(reply: str, names: Sequence[str], required: Collection[str], texts: Co
     quoted = _lines(reply, names, quotes=True)[0]
     if complete(quoted):
         return _unwrapped(quoted, texts)
+    if not any(shapes) and (again := _relabelled(reply, names)) != reply:
+        found = _read(again, names, required, texts)
+        if complete(found):
+            return found
     if led and len(names) == 1 and not any(shapes):
         return _unwrapped({names[0]: led}, texts)
     return _unwrapped(shapes[0] or shapes[1], texts)
+
+
+def _unquoted(reply: str) -> str:
+    """A reply that stands in a block quote as a whole, without its marks."""
+    lines = [line.lstrip() for line in reply.splitlines() if line.strip()]
+    quoted = bool(lines) and all(line.startswith(">") for line in lines)
+    return "\n".join(re.sub(r"^\s*>\s?", "", line) for line in reply.splitlines()) if quoted else reply
+
+
+def _relabelled(reply: str, names: Sequence[str]) -> str:
+    """A reply with labels of rarer forms as labelled lines: ``Answer - x``, ``Answer = x``, ``[answer] x``,
+    ``"answer": "x"``, a name alone above its text, and a table whose first row or first column are names.
+    """
+    lines = [line for line in reply.splitlines() if line.strip()]
+    if lines and all(line.count("|") > 1 for line in lines):
+        rows = [[cell.strip(" *_`") for cell in line.strip().strip("|").split("|")] for line in lines]
+        rows = [row for row in rows if any(cell.strip(":- ") for cell in row)]
+        heads = {key(cell) for cell in rows[0]} if rows else set()
+        if len(rows) == 2 and len(rows[0]) == len(rows[1]) and heads & {*map(key, names)}:
+            rows = [list(pair) for pair in zip(*rows, strict=True)]
+        known = [row for row in rows if len(row) == 2 and key(row[0]) in map(key, names)]
+        return "\n".join(f"{name}: {value}" for name, value in known) or reply
+    names_pattern = "|".join(re.escape(name).replace("_", "[ _-]?") for name in sorted(names, key=len, reverse=True))
+    rare = re.compile(
+        rf"^\s*(?:(?:final )?(?P<a>{names_pattern})\s+(?:[-–—=]|[-=]>)\s+|[\[(](?P<b>{names_pattern})[\])]\s+"
+        rf"|\"(?P<c>{names_pattern})\"\s*:\s*|(?P<d>{names_pattern})\s*$)",
+        re.I,
+    )
+    return "\n".join(
+        rare.sub(lambda m: f"{m['a'] or m['b'] or m['c'] or m['d']}: ", line) for line in reply.splitlines()
+    )
 
 
 def _unwrapped(fields: dict[str, str], texts: Collection[str]) -> dict[str, Any]:

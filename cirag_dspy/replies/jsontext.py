@@ -153,10 +153,13 @@ def as_text(value: Any, name: str = "") -> str:
     """A JSON value as the lines that parsers read; lists become one item a line, rows of a table JSON arrays.
 
     An object that says no more than the text it wraps, ``{"text": "Oslo"}`` or ``{NAME: "Oslo"}``, is that text.
+    A field (``name``) that is true or false says yes or no.
     """
     value = unwrap(value, name)
     if value is None:
         return "none"
+    if isinstance(value, bool) and name:
+        return "yes" if value else "no"
     if isinstance(value, list) and value:
         return "\n".join(map(as_line, value))
     return value if isinstance(value, str) else _dump(value)

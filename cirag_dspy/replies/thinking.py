@@ -53,6 +53,13 @@ _TRAILS = re.compile(rf"(?:<\|[\w/ ]{{1,40}}\|>|</(?:{_SHELL})>|</s>|<end_of_tur
 _LABEL = re.compile(r"^[\s*_#>`•\"{\[-]*[A-Za-z][A-Za-z _-]{0,30}[\s*_`\"]*[:：]", re.M)
 
 
+# Thinking directly behind a label, with the field's text behind it.
+_BEHIND_LABEL = re.compile(
+    rf"^([^\S\n]*[*_#>-]*[A-Za-z][A-Za-z _-]{{0,30}}[*_]*[:：][*_]*[^\S\n]*)<({_NAME})>.*?</\2>\s*(?=\w)",
+    _FLAGS | re.S,
+)
+
+
 def without_thinking(reply: str) -> str:
     """A reply without the blocks of thinking before and between what it says, of any wrapper; nested ones too.
 
@@ -60,7 +67,8 @@ def without_thinking(reply: str) -> str:
     prompt's template opened it), all before it was thinking. Of the channels of gpt-oss, the last final message is the
     reply. A wrapper that is mentioned inside a line of text stays as it is.
     """
-    reply = _without_blocks(_final_message(reply))
+    reply = _BEHIND_LABEL.sub(r"\1", reply.lstrip("\ufeff\u200b\u200c\u200d\u2060"))
+    reply = _without_blocks(_final_message(reply)).lstrip("\ufeff\u200b\u2060")
     for _ in range(6):
         if trail := _TRAILS.search(reply.rstrip()[-60:]):
             reply = reply.rstrip().removesuffix(trail[0])

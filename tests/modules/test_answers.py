@@ -64,3 +64,25 @@ def test_when_it_is_answered(answer, forced, refused, answered):
 
 def test_what_is_no_answer_is_left_out():
     assert concluded("unanswerable", QUESTION, LINES, forced=False) == {"answer": "", "answered": False}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["The text doesn't mention it", "unclear", "unsure", "I do not have enough information", "not in the passages",
+     "No relevant passages", "I apologize, but I cannot answer", "As an AI language model, I cannot say", "TBD", "idk",
+     "It is impossible to say", "not available", "unbekannt", "Inconnu", "None of the passages mention it",
+     "The documents do not explicitly say"],
+)  # fmt: skip
+def test_refusals_in_other_words(text):
+    assert not is_answer(text, QUESTION, LINES)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("Unknown", "Unknown (2011 film): Unknown is a thriller."), ("None", "Ada Brook | wrote | None"),
+     ("No One Knows", "3. No One Knows | performer | The Velds")],
+)  # fmt: skip
+def test_a_refusals_word_that_names_a_title_or_an_end_of_a_fact_is_an_answer(text, line):
+    assert is_answer(text, "Which one?", [line])
+    assert not is_answer(text.lower(), "Which one?", [line])
+    assert not is_answer(text, "Which one?", [f"Velden: {text} of them came."])
