@@ -10,7 +10,7 @@ import pytest
 import cirag_dspy
 
 ROOT = Path(cirag_dspy.__file__).parent
-BASE = {"advice", "errors", "text", "schema", "paths", "files", "plain", "content"}
+BASE = {"advice", "errors", "text", "schema", "paths", "files", "plain", "content", "reply_cache"}
 BELOW = BASE | {"adapter", "replies", "signatures", "modules", "systems", "corpus", "benchmarks", "lms"}
 MAY_IMPORT = {
     "errors": set(),
@@ -19,6 +19,7 @@ MAY_IMPORT = {
     "paths": {"errors"},
     "files": {"errors", "plain"},
     "plain": set(),
+    "reply_cache": set(),
     "content": {"errors", "paths", "files"},
     "schema": {"text"},
     "replies": {"text"},

@@ -15,6 +15,7 @@ from cirag_dspy.errors import ModelError
 from cirag_dspy.lms.meter import LMMeter
 from cirag_dspy.lms.provider import LocalProvider
 from cirag_dspy.lms.weights import MARK, embedded_model, fingerprint, model_folder
+from cirag_dspy.reply_cache import guard_reply_cache
 
 if TYPE_CHECKING:
     from cirag_dspy.lms.local import LocalEngine
@@ -55,6 +56,8 @@ def load_lm(
     Raises:
         ModelError: The spec names nothing, or the model cannot be loaded.
     """
+    if cache:
+        guard_reply_cache()
     common = {"max_tokens": max_tokens, "temperature": temperature, "cache": cache, "num_retries": num_retries}
     if spec == "annotations":
         return _annotations(kwargs)

@@ -20,6 +20,7 @@ from cirag_dspy.modules.fit import Inputs, smaller
 from cirag_dspy.modules.refused import is_refused, without_refused
 from cirag_dspy.replies.jsontext import as_text
 from cirag_dspy.replies.thinking import without_thinking
+from cirag_dspy.reply_cache import guard_reply_cache
 from cirag_dspy.text import one_line
 
 
@@ -102,6 +103,7 @@ def ask(
 def _call(
     predict: dspy.Predict, inputs: Inputs, shrink: Callable[[Inputs], Inputs | None], problem: str, config: Inputs
 ) -> tuple[Reply, Inputs]:
+    guard_reply_cache()
     while True:
         witness = _Witness()
         extra: Inputs = {}
