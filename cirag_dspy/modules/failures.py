@@ -38,6 +38,8 @@ _TOO_LONG = re.compile(
             r"\b(?:tokens?|input|prompt|sequence|context)\b",
             r"(?:reduce|shorten) (?:the |your )?(?:length|prompt|input|messages?)",
             r"n_keep(?: of \d+)?\s*(?:>=|tokens)|trying to keep the first \d+ tokens",  # LM Studio
+            r"range of input length should be|\btoken limit (?:is |was )?exceeded|string too long\b.{0,40}maximum",
+            r"max_(?:completion_)?tokens`? must be (?:at least|greater than)[^\n]{0,20} got -\d",  # vLLM
             r"sequence length (?:is )?longer than|prompt (?:contains|has) \d+ tokens",
         )
     ),

@@ -56,7 +56,7 @@ class ReAct(System):
         if not is_answer(answer, question) and not any(hop.query for hop in hops):
             hops.append(Hop(question, self._search(question), (), "", (), ""))
         passages = list(self.index.passages(interleave(hop.passage_ids for hop in hops)).values())
-        given, level = concluded(answer, question, forced=False), "thoughts"
+        given, level = concluded(answer, question, list(map(passage_line, passages)), forced=False), "thoughts"
         if not given["answer"]:
             refused = stopped == "finished"  # it ended its search to say that there is no answer
             read = self.reader(question=question, passages=passages) if passages else NO_ANSWER

@@ -100,3 +100,12 @@ def test_a_rate_limit_is_raised_as_it_is():
     lm, _ = scripted_lm(lambda messages: RateLimitError("too many tokens per minute", status=429))
     with dspy.context(lm=lm), pytest.raises(LMRateLimitError):
         ask(dspy.Predict(AnswerIfSufficient), {"question": "Q", "evidence": "e"}, shrink=lambda inputs: inputs)
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["Range of input length should be [1, 30720]", "Token limit exceeded",
+     "string too long. Expected a string with maximum length 1048576", "max_tokens must be at least 1, got -50."],
+)  # fmt: skip
+def test_more_words_for_too_long(words):
+    assert is_too_long(LMInvalidRequestError(words, status=400))

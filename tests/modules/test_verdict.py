@@ -45,3 +45,12 @@ def test_what_is_wrong_is_said():
     assert unclear(Reply({"known": "yes"}), "known") == ""
     assert unclear(Reply({"known": "perhaps"}), "known") == "known is neither yes nor no"
     assert unclear(Reply(problem="the reply has no known:"), "known") == "the reply has no known:"
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [("是", True), ("**Ja**", True), ("Oui.", True), ("y", True), ("✅", True), ("不", False), ("Nein", False),
+     ("n", False), ("❌", False), ("non", False), ("ja nein", None), ("Sim City", None)],
+)  # fmt: skip
+def test_a_whole_line_in_another_language(text, verdict):
+    assert parse_yes_no(text) is verdict
