@@ -18,7 +18,8 @@ from cirag_dspy.text import one_line
 _NESTED = r"[^\[\]\n]*(?:\[[^\[\]\n]*\][^\[\]\n]*)*"
 _BRACKETED = re.compile(rf"\b(search|finish)\s*\[({_NESTED})(?:\]|$)", re.I | re.M)
 _BARE = re.compile(r"^(\W*)(search|finish)\b(\W*)(.*)", re.I)
-_CLOSING = {"(": ")", "[": "]", "{": "}", '"': '"', "'": "'"}
+_CLOSING = {"(": ")", "[": "]", "{": "}", '"': '"', "'": "'", "<": ">", "「": "」", "［": "］", "（": "）", "“": "”"}
+_NAMED = re.compile(r"^(?:query|q|answer|text|input)\s*=\s*(?=[\"'“])", re.I)
 
 
 class Act(Module):
@@ -69,9 +70,13 @@ def read_action(text: str) -> tuple[str, str]:
         kind, argument = match[1], match[2]
     elif match := _BARE.match(unmarked(text)):
         opened, kind, opened_too, argument = match.groups()
+        argument = re.sub(rf"</{kind}>.*$", "", argument, flags=re.I)
         argument = argument.rstrip(" " + "".join(_CLOSING.get(mark, "") for mark in opened + opened_too))
     else:
         return "", ""
+    argument = argument.strip()
+    if named := _NAMED.match(argument):  # query="Ada", its last quote maybe gone with the brackets
+        argument = argument[named.end() + 1 :].rstrip("\"'” ")
     return kind.lower(), one_line(unmarked(argument))
 
 
@@ -90,7 +95,7 @@ def _called(text: str) -> tuple[str, str] | None:
                 texts = (
                     [inner] if isinstance(inner, str) else list(inner.values()) if isinstance(inner, dict) else inner
                 )
-                return kind, next((text for text in texts if isinstance(text, str)), "")
+                return kind, next((as_text(text, kind) for text in texts if isinstance(text, (str, int, float))), "")
         if len(named) == 1 and (kind := next(iter(named))) in ("search", "finish"):
             return kind, as_text(payload(named[kind]), "query")
         call = next((value for value in named.values() if isinstance(value, (dict, list))), None)

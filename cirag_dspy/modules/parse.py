@@ -233,8 +233,11 @@ def _is_header(fields: Fields) -> bool:
 
 
 def _split(line: str) -> list[str]:
-    line = unmarked(_BULLET.sub("", line).strip())
+    line = unmarked(_BULLET.sub("", re.sub(r"^\s*<(triples?|facts?)>(.*?)</\1>\s*$", r"\2", line, flags=re.I)).strip())
     inner = _unwrap(line)
+    for rarer in ("｜", " → ", " -> ", " — "):
+        if "|" not in inner and inner.count(rarer) == 2:
+            return inner.split(rarer)
     for separator in ("|", "\t", ";"):
         if separator in inner:
             return inner.strip(separator).split(separator)

@@ -37,3 +37,14 @@ def test_read_action(text, action):
 def test_an_endless_reply_is_read_in_no_time():
     assert read_action("search[" + "[x" * 20_000)[0] in ("", "search")
     assert read_action("search " * 20_000)[0] == "search"
+
+
+@pytest.mark.parametrize(
+    "text", ['search(query="Ada")', "<search>Ada</search>", "search <Ada>", "search「Ada」", "search［Ada］"]
+)
+def test_rarer_brackets_of_an_action(text):
+    assert read_action(text) == ("search", "Ada")
+
+
+def test_a_json_boolean_finishes():
+    assert read_action('{"action": "finish", "answer": true}') == ("finish", "yes")

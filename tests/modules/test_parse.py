@@ -225,3 +225,8 @@ def test_only_pairs_of_marks_are_taken_off_and_values_are_no_python():
         ("C*", "is", "__init__"),
     ]
     assert parse_triples('["x", "is open", true]') == ([("x", "is open", "true")], 0)
+
+
+@pytest.mark.parametrize("line", ["<triple>A | is | B</triple>", "A｜is｜B", "A -> is -> B", "- A — is — B"])
+def test_rarer_separators_of_a_triple(line):
+    assert parse_triples(line) == ([("A", "is", "B")], 0)
