@@ -155,3 +155,10 @@ def test_rarer_labels(reply):
 @pytest.mark.parametrize(("reply", "answer"), [('{"answer": true}', "yes"), ('{"answer": false}', "no")])
 def test_a_json_boolean_is_yes_or_no(reply, answer):
     assert LineAdapter().parse(AnswerIfSufficient, reply)["answer"] == answer
+
+
+def test_lines_of_facts_are_no_table_of_fields():
+    with pytest.raises(AdapterParseError):
+        LineAdapter().parse(ExtractTriples, "entities | triples | x\nA | is | B")
+    parsed = LineAdapter().parse(ExtractTriples, "triples - A | is | B")
+    assert parsed["triples"] == "A | is | B"

@@ -110,11 +110,11 @@ def _relabelled(reply: str, names: Sequence[str]) -> str:
     ``"answer": "x"``, a name alone above its text, and a table whose first row or first column are names.
     """
     lines = [line for line in reply.splitlines() if line.strip()]
-    if lines and all(line.count("|") > 1 for line in lines):
+    if lines and all(line.lstrip().startswith("|") and line.count("|") > 1 for line in lines):
         rows = [[cell.strip(" *_`") for cell in line.strip().strip("|").split("|")] for line in lines]
         rows = [row for row in rows if any(cell.strip(":- ") for cell in row)]
         heads = {key(cell) for cell in rows[0]} if rows else set()
-        if len(rows) == 2 and len(rows[0]) == len(rows[1]) and heads & {*map(key, names)}:
+        if len(rows) == 2 and len(rows[0]) == len(rows[1]) and heads <= {*map(key, names)}:
             rows = [list(pair) for pair in zip(*rows, strict=True)]
         known = [row for row in rows if len(row) == 2 and key(row[0]) in map(key, names)]
         return "\n".join(f"{name}: {value}" for name, value in known) or reply
