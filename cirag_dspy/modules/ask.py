@@ -15,7 +15,7 @@ import dspy
 from dspy.utils.exceptions import AdapterParseError, LMError
 
 from cirag_dspy.adapter import LineAdapter
-from cirag_dspy.modules.failures import is_too_long, why_no_text
+from cirag_dspy.modules.failures import WITHHELD, is_too_long, why_no_text
 from cirag_dspy.modules.fit import Inputs, smaller
 from cirag_dspy.modules.refused import is_refused, without_refused
 from cirag_dspy.replies.jsontext import as_text
@@ -27,15 +27,16 @@ from cirag_dspy.text import one_line
 @dataclass
 class Reply:
     """What came back: the output fields that could be read, what is wrong with them (empty: nothing), whether the LM
-    was cut off by its token limit, and the whole text, without its thinking, where a field was missing (empty if there
-    is no text: then ``problem`` says why). ``tokens`` are the tokens of the whole
-    text, as bytes, with their log-probabilities: where these were asked for (``config={"logprobs": True}``), the LM
-    gives them, and no field was missing.
+    was cut off by its token limit, the finish reason of a provider that ``withheld`` the rest (empty: it did not), and
+    the whole text, without its thinking, where a field was missing (empty if there is no text: then ``problem`` says
+    why). ``tokens`` are the tokens of the whole text, as bytes, with their log-probabilities: where these were asked
+    for (``config={"logprobs": True}``), the LM gives them, and no field was missing.
     """
 
     fields: dict[str, str] = field(default_factory=dict)
     problem: str = ""
     truncated: bool = False
+    withheld: str = ""
     raw: str = ""
     tokens: tuple[tuple[bytes, float], ...] = ()
 
@@ -54,9 +55,15 @@ class _Witness:
         return response[0] if isinstance(response, (list, tuple)) and response else response
 
     def truncated(self) -> bool:
+        return self.finish() == "length"
+
+    def withheld(self) -> str:
+        return self.finish() if self.finish().lower() in WITHHELD else ""
+
+    def finish(self) -> str:
         response = self.response()
         choices = getattr(response, "choices", None)
-        return getattr(choices[0] if choices else response, "finish_reason", None) == "length"
+        return str(getattr(choices[0] if choices else response, "finish_reason", None) or "")
 
 
 def ask(
@@ -131,7 +138,9 @@ def _call(
             inputs = fewer
             continue
         fields = {name: _text(prediction[name], name) for name in predict.signature.output_fields if name in prediction}
-        return Reply(fields, truncated=witness.truncated(), tokens=_tokens(prediction)), inputs
+        return Reply(
+            fields, truncated=witness.truncated(), withheld=witness.withheld(), tokens=_tokens(prediction)
+        ), inputs
 
 
 def _is_accepted(predict: dspy.Predict, extra: Inputs, config: Inputs, context: Inputs, inputs: Inputs) -> bool:
@@ -184,4 +193,4 @@ def _unreadable(error: AdapterParseError, witness: _Witness) -> Reply:
     if truncated:
         problem += "; it was cut off, be shorter"
     fields = {name: _text(value, name) for name, value in partial.items()}
-    return Reply(fields, one_line(problem), truncated, raw)
+    return Reply(fields, one_line(problem), truncated, witness.withheld() if raw else "", raw)

@@ -111,7 +111,7 @@ class Extract(Module):
         return int(given.get("max_tokens") or given.get("max_completion_tokens") or 1)
 
     def _extract(self, passage: Passage, config: Inputs, room: int) -> Extraction:
-        rest, found, dropped, cut = one_line(passage.text), dict[tuple[str, str, str], None](), 0, False
+        rest, found, dropped, cut = one_line(passage.text), dict[tuple[str, str, str], None](), 0, ""
         reply = Reply()
         while True:
             reply, shown, piece_cut = self._ask({"title": one_line(passage.title), "passage": rest}, config)
@@ -124,7 +124,12 @@ class Extract(Module):
             Triple(*fields, passage.id, best_sentence(" ".join(fields), passage.sentences)) for fields in found
         )
         if cut:
-            return Extraction("cut", triples, dropped, f"the reply was cut off at {_tokens(room)}", room)
+            why = (
+                f"the reply was cut off at {_tokens(room)}"
+                if cut == "length"
+                else f"the provider withheld the rest ({cut})"
+            )
+            return Extraction("cut", triples, dropped, why, room)
         if triples:
             return Extraction("done", triples, dropped)
         if reply.problem:
@@ -133,8 +138,10 @@ class Extract(Module):
             return Extraction(state, (), dropped, reply.problem, useless=useless)
         return Extraction("empty")
 
-    def _ask(self, inputs: Inputs, config: Inputs) -> tuple[Reply, str, bool]:
-        """The reply on a passage, as much of it as the LM's context holds, and whether a reply was cut."""
+    def _ask(self, inputs: Inputs, config: Inputs) -> tuple[Reply, str, str]:
+        """The reply on a passage, as much of it as the LM's context holds, and why a reply was cut: ``length``, or why
+        its provider withheld the rest; empty if none was.
+        """
         shown = str(inputs["passage"])
 
         def shorter(inputs: Inputs) -> Inputs | None:
@@ -143,12 +150,12 @@ class Extract(Module):
             shown = str(smaller["passage"]) if smaller else shown
             return smaller
 
-        cut = False
+        cut = ""
         if self.calls == "two":
             reply = ask(self.entities, inputs, shrink=shorter, config=config)
-            inputs, cut = {**inputs, "passage": shown, "entities": one_line(reply["entities"])}, reply.truncated
+            inputs, cut = {**inputs, "passage": shown, "entities": one_line(reply["entities"])}, _cut(reply)
         reply = ask(self.triples, inputs, check=_no_triples, shrink=shorter, config=config)
-        return reply, shown, cut or reply.truncated
+        return reply, shown, cut or _cut(reply)
 
 
 def extract_missing(
@@ -263,6 +270,11 @@ def _try(extract: Extract, passage: Passage, fresh: bool, room: int) -> Extracti
         return Extraction("pending" if unheard and not refused else "failed", error=why)
 
 
+def _cut(reply: Reply) -> str:
+    """Why a reply is not whole; empty if it is."""
+    return "length" if reply.truncated else reply.withheld
+
+
 def _triples_text(reply: Reply) -> str:
     """The field, or the whole reply of an LM that wrote its triples without the label; a list of entities is none."""
     return reply["triples"] or _ENTITIES.sub("", reply.raw)
@@ -274,7 +286,7 @@ def _facts(reply: Reply) -> tuple[list[tuple[str, str, str]], int]:
     found, dropped = parse_triples(text)
     *lines, last = text.splitlines() or [""]
     in_json = last.lstrip().startswith(("[", "{"))
-    if reply.truncated and not in_json and ("|" in last or parse_triples(last)[0]):
+    if _cut(reply) and not in_json and ("|" in last or parse_triples(last)[0]):
         # The line that was cut off may lack half of its tail; of JSON, only what was closed is read anyway.
         found, dropped = parse_triples("\n".join(lines))
         dropped += 1

@@ -80,6 +80,10 @@ def _said(error: BaseException) -> str:
     return f"{error} {getattr(error, 'provider_code', None) or ''} {body if isinstance(body, (str, Mapping)) else ''}"
 
 
+# Finish reasons of providers that withhold a reply, or the rest of one.
+WITHHELD = frozenset({"content_filter", "refusal", "safety", "recitation", "blocked"})
+
+
 def why_no_text(error: AdapterParseError, response: Any) -> str:
     """Why a reply has no text: refused, withheld, a tool call or thinking alone, or empty; empty if it has text.
 
@@ -94,7 +98,7 @@ def why_no_text(error: AdapterParseError, response: Any) -> str:
     if refusal := _refusal(response, message):
         return f"the LM refused ({refusal[:300]})"
     reason = str(_get(source, "finish_reason") or "")
-    if reason in ("content_filter", "refusal", "safety", "recitation", "blocked"):
+    if reason.lower() in WITHHELD:
         return f"the provider withheld it ({reason})"
     kinds = {_get(part, "type") for part in _list(_get(message, "parts"))}
     if _get(message, "tool_calls") or "tool_call" in kinds:

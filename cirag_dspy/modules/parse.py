@@ -19,6 +19,14 @@ _NOTHING = re.compile(
     r"(?!.*\b(?:except|but|besides)\b)[^|;]*$",
     re.I,
 )
+_NEXT_WORD = re.compile(r"\W*(?:none|nothing|n/?a|no)\s+[\"'“”‘’]?(\w+)", re.I)
+_OF_NOTHING = frozenset(
+    re.findall(
+        r"\w+",
+        "of are is was were in here found given known stated listed mentioned relevant named applicable available "
+        "fact facts triple triples entity entities",
+    )
+)
 _BULLET = re.compile(r"^\s*(?:[-*•]\s+|\(?\d{1,3}[.):]\s+)")
 _NUMBER_WORDS = re.compile(r"\b(?:and|facts?|numbers?|triples?|nos?)\b", re.I)
 _FRONT_NUMBER = re.compile(r"^\s*(?:[-*•]\s*)?(?:fact\s*)?[\[(#]?(\d{1,3})[\]).:]+\s*", re.I)
@@ -60,7 +68,14 @@ def parse_triples(text: str) -> tuple[list[Fields], int]:
 
 def says_nothing(text: str) -> bool:
     """Whether a reply says explicitly that there is nothing to list, as in "none", "[]", "none of the facts help"."""
-    return text.strip() in ("[]", "{}") or bool(_NOTHING.match(text))
+    return text.strip() in ("[]", "{}") or bool(_NOTHING.match(text) and not _is_name(text))
+
+
+def _is_name(text: str) -> bool:
+    """Whether it begins as a title does: "Nothing Else Matters is a song"."""
+    found = _NEXT_WORD.match(text)
+    word = found[1] if found else ""
+    return word[:1].isupper() and not word.isupper() and word.lower() not in _OF_NOTHING
 
 
 def parse_core(text: str, candidates: Sequence[Triple]) -> tuple[list[Triple], int]:

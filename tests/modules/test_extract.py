@@ -90,6 +90,20 @@ def test_what_was_cut_off_is_salvaged():
     assert extraction.truncated and extraction.dropped == 1
 
 
+@pytest.mark.parametrize("reason", ["content_filter"])
+@pytest.mark.parametrize(
+    "text, kept",
+    [
+        ("triples:\nŁódź | is in | Poland\nŁódź | founded in | 13", ["Łódź | is in | Poland"]),
+        ("triples:\nŁódź | is in | Pol", []),
+    ],
+)
+def test_a_reply_whose_rest_the_provider_withheld_is_no_whole_one(text, kept, reason):
+    extraction, _ = extract([(text, reason)] * 2)
+    assert (extraction.state, [triple.text for triple in extraction.triples]) == ("cut", kept)
+    assert extraction.error == f"the provider withheld the rest ({reason})"
+
+
 @pytest.mark.parametrize(
     "cut, kept",
     [

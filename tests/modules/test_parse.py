@@ -99,6 +99,22 @@ def test_says_nothing(text):
     assert says_nothing(text)
 
 
+@pytest.mark.parametrize(
+    "text", ["Nothing Found", "None of the facts help", "No Relevant Facts", "NONE AT ALL", "None. A note"]
+)
+def test_nothing_in_other_words(text):
+    assert says_nothing(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Nothing Else Matters is a song", "None Shall Pass is an album", '"Nothing Compares 2 U" was written by Prince',
+     "Nothing Łódź is a film", "None Like Us | is a | film"],
+)  # fmt: skip
+def test_a_title_that_begins_like_nothing(text):
+    assert not says_nothing(text)
+
+
 CANDIDATES = [
     Triple("Anna Lee", "born in", "York", "p1", 0),
     Triple("York", "is in", "England", "p2", 0),
