@@ -10,6 +10,7 @@ from cirag_dspy.benchmarks.base import Benchmark, assemble
 from cirag_dspy.benchmarks.demo import demo_passages, demo_questions
 from cirag_dspy.benchmarks.draw import Draw
 from cirag_dspy.benchmarks.layouts import answers_of, is_answerable, parse, row_id
+from cirag_dspy.benchmarks.recognise import check_questions, doubts
 from cirag_dspy.benchmarks.rows import RawRow
 from cirag_dspy.benchmarks.sources import described, file_rows, find_file, hub_rows, read_aliases, read_corpus
 from cirag_dspy.errors import DataError
@@ -76,6 +77,8 @@ def load_benchmark(
     if file is None and data_dir is not None:
         file = _find(name, split, published, setting, Path(data_dir))
     rows, source = file_rows(file) if file is not None else hub_rows(name, published, setting)
+    check_questions(rows, source)
+    notes["warnings"] += doubts(name, published, rows, file.stem if file is not None else "")
     aliases = read_aliases(file.parent) if file is not None and name == "2wikimultihopqa" else {}
     if name == "2wikimultihopqa" and not any(row.has("answer_id") for row in rows):
         aliases = {}
@@ -92,6 +95,7 @@ def load_benchmark(
     parsed = [parse(row, id, aliases) for id, row in chosen_rows]
     made = assemble(name, split, parsed, corpus=passages, notes=notes, source=source)
     if name == "hotpotqa" and setting == "distractor" and passages is None and made.notes["gold_missing"]:
+        made.notes["setting"] = "fullwiki"
         made.notes["warnings"].append(
             "the file is in the fullwiki setting, at least in part: its paragraphs lack gold; "
             "give the distractor file, or --corpus with passages that hold the gold"
