@@ -95,7 +95,7 @@ def load_benchmark(
     parsed = [parse(row, id, aliases) for id, row in chosen_rows]
     made = assemble(name, split, parsed, corpus=passages, notes=notes, source=source)
     if name == "hotpotqa" and setting == "distractor" and passages is None and made.notes["gold_missing"]:
-        made.notes["setting"] = "fullwiki"
+        made.notes["setting"] = "fullwiki, at least in part"
         made.notes["warnings"].append(
             "the file is in the fullwiki setting, at least in part: its paragraphs lack gold; "
             "give the distractor file, or --corpus with passages that hold the gold"

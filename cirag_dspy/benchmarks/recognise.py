@@ -19,7 +19,9 @@ def published_as(row: RawRow) -> str:
         if row.has("evidences") or row.fields.get("type") in _WIKI_TYPES:
             return "2wikimultihopqa"
         return "hotpotqa" if row.has("level") or row.fields.get("type") == "bridge" else ""
-    return "bamboogle" if row.has("sub_questions") else ""
+    if row.has("sub_questions"):
+        return "bamboogle"
+    return "nq" if row.has("passages") and row.has("answers") else ""
 
 
 def check_questions(rows: Sequence[RawRow], source: str) -> None:
@@ -45,7 +47,8 @@ def doubts(name: str, split: str, rows: Sequence[RawRow], file_stem: str) -> lis
         file_stem: The file's name without its ending; empty for rows of the hub.
     """
     found = []
-    for other in sorted({published_as(row) for row in rows} - {"", name}):
+    alike = {"webquestions": "nq", "bamboogle": "nq"}.get(name, "")  # layouts that tell nothing apart
+    for other in sorted({published_as(row) for row in rows} - {"", name, alike}):
         count = sum(published_as(row) == other for row in rows)
         found.append(f"{count} of {len(rows)} rows are in {other}'s layout, not {name}'s; give the data set {other}")
     words = set(re.split(r"[^a-z]+", file_stem.lower()))

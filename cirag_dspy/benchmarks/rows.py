@@ -116,13 +116,29 @@ def raw_rows(records: Iterable[Any], source: str) -> Iterator[RawRow]:
         yield RawRow(f"{source} row {number}", {str(key).lower(): value for key, value in record.items()})
 
 
+_OTHER_FORMATS = {
+    b"\x1f\x8b": "packed with gzip",
+    b"PK": "a zip archive",
+    b"PAR1": "a Parquet file",
+    b"BZh": "packed with bzip2",
+    b"\xfd7zX": "packed with xz",
+}
+_HOLDERS = ("data", "rows", "questions", "examples", "instances")
+
+
 def read_records(path: Path) -> list[Any]:
-    """The records of a JSON list or of a JSON-lines file; which of the two it is shows in its first character.
+    """The records of a JSON list, of an object that holds one (``data``, ``rows``, ...), or of a JSON-lines file;
+    which of them it is shows in its text, whatever its ending.
 
     Raises:
-        DataError: The file cannot be read, or is neither.
+        DataError: The file cannot be read, or is none of them.
     """
     try:
+        with path.open("rb") as stream:
+            start = stream.read(4)
+        for mark, kind in _OTHER_FORMATS.items():
+            if start.startswith(mark):
+                raise DataError(f"{path}: {kind}; give a JSON list or JSON lines, unpacked")
         content = read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read ({error})") from error
@@ -131,6 +147,8 @@ def read_records(path: Path) -> list[Any]:
             return json.loads(content)
     except json.JSONDecodeError as error:
         raise DataError(f"{path}: not valid JSON, line {error.lineno}: {error.msg}") from error
+    if content.lstrip().startswith("{") and (held := _held(content)) is not None:
+        return held
     records = []
     for number, line in enumerate(content.split("\n"), 1):
         if not line.strip():
@@ -138,5 +156,18 @@ def read_records(path: Path) -> list[Any]:
         try:
             records.append(json.loads(line))
         except json.JSONDecodeError as error:
-            raise DataError(f"{path}: neither a JSON list nor JSON lines, line {number}: {error.msg}") from error
+            table = (
+                "; a table (CSV, TSV) can't be read: make JSON lines of it" if number == 1 and line[:1] != "{" else ""
+            )
+            raise DataError(f"{path}: neither a JSON list nor JSON lines, line {number}: {error.msg}{table}") from error
     return records
+
+
+def _held(content: str) -> list[Any] | None:
+    """The records of one JSON object: the list that it holds, or itself where it holds none; None where it is none."""
+    try:
+        whole = json.loads(content)
+    except json.JSONDecodeError:
+        return None
+    lists = [whole[key] for key in _HOLDERS if isinstance(whole.get(key), list)]
+    return lists[0] if lists else [whole]

@@ -1,3 +1,6 @@
+import gzip
+import json
+
 import pytest
 
 from cirag_dspy.benchmarks import load_benchmark
@@ -18,6 +21,8 @@ def warned(path, name, row, **options):
         ("nq", MUSIQUE, "musique"),
         ("hotpotqa", MUSIQUE, "musique"),
         ("musique", BAMBOOGLE, "bamboogle"),
+        ("musique", NQ, "nq"),
+        ("hotpotqa", NQ, "nq"),
     ],
 )
 def test_a_file_of_another_data_set_is_said(tmp_path, name, row, right):
@@ -48,4 +53,31 @@ def test_a_corpus_given_as_questions_is_refused(tmp_path):
 
 def test_the_setting_says_what_a_fullwiki_file_is(tmp_path):
     file = write(tmp_path / "a.json", [HOTPOT | {"context": CONTEXT[1:]}])
-    assert load_benchmark("hotpotqa", data_file=file).notes["setting"] == "fullwiki"
+    assert load_benchmark("hotpotqa", data_file=file).notes["setting"] == "fullwiki, at least in part"
+
+
+@pytest.mark.parametrize("key", ["data", "rows", "questions"])
+def test_an_object_that_holds_the_rows_is_read(tmp_path, key):
+    file = tmp_path / "dev.json"
+    file.write_text(json.dumps({"version": 1, key: [HOTPOT]}, indent=1))
+    assert len(load_benchmark("hotpotqa", data_file=file).examples) == 1
+    file.write_text(json.dumps(HOTPOT, indent=1))
+    assert len(load_benchmark("hotpotqa", data_file=file).examples) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (gzip.compress(b"[]"), "packed with gzip"),
+        (b"PK\x03\x04rest", "a zip archive"),
+        (b"PAR1rest", "a Parquet file"),
+        (b"question,answer\nq,a\n", "a table \\(CSV, TSV\\) can't be read"),
+        (b"", "no examples"),
+        (b"[]", "no examples"),
+    ],
+)
+def test_files_of_other_formats_are_said(tmp_path, content, says):
+    file = tmp_path / "dev.json"
+    file.write_bytes(content)
+    with pytest.raises(DataError, match=says):
+        load_benchmark("hotpotqa", data_file=file)
