@@ -76,7 +76,13 @@ def _collection(value: Any, above: frozenset[int]) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: _plain(getattr(value, field.name, None), above) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {_key(key, above): _plain(item, above) for key, item in value.items()}
+        made: dict[str, Any] = {}
+        for key, item in value.items():
+            name = _key(key, above)
+            while name in made:  # 1 and "1": neither takes the other's place
+                name += f" ({type(key).__name__})"
+            made[name] = _plain(item, above)
+        return made
     if isinstance(value, Set):
         return sorted((_plain(item, above) for item in value), key=lambda item: (type(item).__name__, str(item)))
     if isinstance(value, Iterable) and not isinstance(value, type):

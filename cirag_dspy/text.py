@@ -18,6 +18,9 @@ _SIGNED = regex.compile(
     rf"|(?:(?<!{_LETTER})[-−](?=\p{{N}})|(?<![\p{{L}}\p{{N}}\p{{M}}_.])\.(?=\p{{L}}))?"
     rf"[\p{{L}}\p{{N}}_]{_LETTER}*(?:\${_LETTER}+)*[+#♯♭]*"
 )
+# Vowel signs of Arabic and Hebrew, and the dash that stretches a word: written or not, it is the same word.
+_VOWELS = regex.compile(r"[\u064b-\u065f\u0670\u0640\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7]+")
+_ARABIC = str.maketrans("أإآٱکیى", "اااا\u0643\u064a\u064a")  # letters that are spelt in several ways
 _INVISIBLE = regex.compile(r"\p{Cf}+")  # soft hyphens, joiners, direction marks: spelling, not meaning
 # Scripts that write no blanks between words, and Korean, which writes particles onto them.
 _UNSPACED = (
@@ -43,21 +46,22 @@ FUNCTION_WORDS = frozenset(
 # scripts (。 ． । ۔ ። ။) need neither. Runs of marks ("?!", "……。") and what closes behind them (quotes, brackets,
 # emphasis) stay with the sentence. Thai and Lao write blanks between sentences, and no stop.
 _CLOSING = r"[\p{Pe}\p{Pf}\"'“‘”’»«*_]*+"
-_OPENING = r"[\p{Ps}\p{Pi}\"'“‘„»«¿¡*_–—-]*"
+_OPENING = r"(?:[\p{Ps}\p{Pi}\"'“‘„»«¿¡*_–—-]|\p{So}[\p{M}\p{Sk}\u200d]*\s*)*"  # emoji, too
 _BOUNDARY = regex.compile(
-    rf"(?P<latin>(?<![.!?…])…*+[.!?‼⁇⁈⁉][.!?…]*+{_CLOSING}\s+(?={_OPENING}(?!\p{{Ll}})[\p{{L}}\p{{N}}]))"
-    rf"|(?<![.!?…])[.!?…]*+(?:(?![!?‼⁇⁈⁉၊])\p{{SB=ST}}|[．﹒](?![\p{{L}}\p{{N}}]|$)|[．﹒](?={_UNSPACED})|།(?=[\s།]))"
+    rf"(?P<latin>(?<![.!?…])…*+(?:[.!?‼⁇⁈⁉]|(?<=\p{{Greek}})[;;])[.!?…]*+{_CLOSING}\s+(?={_OPENING}(?!\p{{Ll}})[\p{{L}}\p{{N}}]))"
+    rf"|(?<![.!?…])[.!?…]*+(?:(?![!?‼⁇⁈⁉၊])\p{{SB=ST}}|[．﹒](?![\p{{L}}\p{{N}}]|$)|[．﹒](?={_UNSPACED})(?!(?<=\p{{N}}[．﹒])[〇一二三四五六七八九十])|།)"
     rf"[\p{{SB=ST}}．།!?….]*+{_CLOSING}\s*"
-    rf"|(?<={_UNSPACED})[.!?]++{_CLOSING}(?={_UNSPACED})"
+    rf"|(?<={_UNSPACED})(?:[.!?]++|…{{2,}}+){_CLOSING}(?={_UNSPACED})"
     r"|(?P<blank>(?<=[\p{Thai}\p{Lao}])\s+(?=[\p{Thai}\p{Lao}]))"
 )
 _SHORTEST_UNMARKED = 20  # letters of a Thai or Lao sentence at least
-_INITIALS = re.compile(r"[^\W\d_](?:\.[^\W\d_])*")
+_INITIALS = re.compile(r"[^\W\d_](?:\.[^\W\d_])*|[^\W\d_]{1,2}(?:\.[^\W\d_]{1,2})+")  # J, U.S, Ph.D
+_GERMAN_DAY = regex.compile(r"\b\d{1,2}\.\s+\K(?:Jan|Feb|März|April|Mai|Juni|Juli|Aug|Sept|Okt|Nov|Dez|Jahrhundert|Jh)")
 _ABBREVIATIONS = frozenset(
     re.findall(
         r"\w+",
         "mr mrs ms dr prof rev hon st sr jr lt col gen sgt capt cmdr adm gov sen rep pres no vol fig pp ca cf vs inc "
-        "ltd co corp dept est approx bros messrs mt ft jan feb mar apr jun jul aug sep sept oct nov dec",
+        "ltd co corp dept est approx al bros messrs mt ft jan feb mar apr jun jul aug sep sept oct nov dec",
     )
 )
 _REFUSALS = frozenset(
@@ -163,7 +167,7 @@ def split_sentences(text: str) -> list[str]:
     start = 0
     for match in _BOUNDARY.finditer(text):
         piece = text[start : match.end()]
-        if match["latin"] and _ends_abbreviated(piece):
+        if match["latin"] and (_ends_abbreviated(piece) or _is_german_day(text, match)):
             continue
         if match["blank"] and min(match.start() - start, _run_behind(text, match.end())) < _SHORTEST_UNMARKED:
             continue
@@ -177,6 +181,11 @@ def _ends_abbreviated(piece: str) -> bool:
     last = piece.rstrip().rsplit(None, 1)[-1] if piece.strip() else ""
     token = last.rstrip(".").lstrip("(\"'“‘[")
     return last.endswith(".") and (token.lower() in _ABBREVIATIONS or bool(_INITIALS.fullmatch(token)))
+
+
+def _is_german_day(text: str, match: regex.Match[str]) -> bool:
+    """Whether a full stop makes an ordinal of a number ("am 3. Oktober")."""
+    return any(day.start() == match.end() for day in _GERMAN_DAY.finditer(text, max(0, match.start() - 3)))
 
 
 def _run_behind(text: str, place: int) -> int:
@@ -242,7 +251,8 @@ def _folded(text: str) -> str:
     if text.isascii():
         return text.lower()
     folded = unicodedata.normalize("NFKC", _INVISIBLE.sub("", text)).casefold()
-    return unicodedata.normalize("NFKC", folded).replace("i\u0307", "i")  # the Turkish İ, whose fold leaves its dot
+    folded = _VOWELS.sub("", unicodedata.normalize("NFKC", folded)).translate(_ARABIC)
+    return folded.replace("i\u0307", "i")  # the Turkish İ, whose fold leaves its dot
 
 
 def content_words(text: str) -> set[str]:

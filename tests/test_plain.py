@@ -110,3 +110,7 @@ def test_an_error_without_a_text():
             raise RuntimeError
 
     assert shown(Silent()) == "<Silent without a text>"
+
+
+def test_keys_that_are_written_alike_are_both_kept():
+    assert plain({1: "a", "1": "b"}) == {"1": "a", "1 (str)": "b"}

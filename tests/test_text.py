@@ -47,6 +47,20 @@ from cirag_dspy.text import (
         ("Das ist z. B. gut. „Ja.“ Er ging.", ["Das ist z. B. gut.", "„Ja.“", "Er ging."]),
         ("**Bold.** Next (one.) Two [x]. three", ["**Bold.**", "Next (one.)", "Two [x]. three"]),
         ("Он ушёл. Потом т. е. позже пришёл.", ["Он ушёл.", "Потом т. е. позже пришёл."]),
+        ("他走了……她留下了。", ["他走了……", "她留下了。"]),
+        ("Great! 🎉 Then we left. 😀 Bye.", ["Great!", "🎉 Then we left.", "😀 Bye."]),
+        ("長さは３．五メートル。次。", ["長さは３．五メートル。", "次。"]),
+        ("བོད་ཡིག།སྐད་ཡིག།", ["བོད་ཡིག།", "སྐད་ཡིག།"]),
+        ("Πού πας; Εδώ είμαι.", ["Πού πας;", "Εδώ είμαι."]),
+        ("One; Two.", ["One; Two."]),
+        (
+            "Am 3. Oktober 1990 im 19. Jahrhundert. Er ging in Raum 3. Er kam.",
+            ["Am 3. Oktober 1990 im 19. Jahrhundert.", "Er ging in Raum 3.", "Er kam."],
+        ),
+        (
+            "She has a Ph.D. Jones et al. (2020) say so. U.K. and U.S. Army.",
+            ["She has a Ph.D. Jones et al. (2020) say so.", "U.K. and U.S. Army."],
+        ),
         ("Node.js是好的。真的", ["Node.js是好的。", "真的"]),
         ("one\n two", ["one two"]),
         ("", []),
@@ -175,6 +189,7 @@ def test_words_of_scripts_without_blanks_are_letters_and_pairs():
     assert words("北京市") == ["北", "北京", "京", "京市", "市"]
     assert words("2008年iPhone") == ["2008", "年", "iphone"]
     assert words("हिन्दी भाषा") == ["हिन्दी", "भाषा"]  # vowel signs belong to their letters
+    assert words("أَحْمَد کتاب") == words("احمد كتاب") and words("שָׁלוֹם") == words("שלום")  # vowel signs, spellings
     assert words("ＮＨＫ ﬁsh co\u00adop İstanbul") == ["nhk", "fish", "coop", "istanbul"]
     assert [word_count(text) for text in ("two words", "北京大学", "東", "")] == [2, 2, 1, 0]
 
