@@ -66,6 +66,7 @@ class Question:
         evidence_golds: For each gold triple all its accepted forms (2Wiki with an alias file), else empty.
         decomposition: Sub-questions, ``{"question", "answer"}``, and ``"gold"`` where a paragraph is named.
         support_idxs: Official paragraph-level gold (MuSiQue).
+        answerable: Whether there is an answer; if not, ``answers`` is empty and right is to abstain.
     """
 
     id: str
@@ -80,6 +81,7 @@ class Question:
     evidence_golds: Sequence[Sequence[tuple[str, str, str]]] = ()
     decomposition: Sequence[dict[str, Any]] = ()
     support_idxs: Sequence[int] = ()
+    answerable: bool = True
 
     def example(self, dataset: str, resolver: Resolver) -> dspy.Example:
         """The question with its gold resolved to the corpus.
@@ -107,7 +109,7 @@ class Question:
         return dspy.Example(
             id=self.id,
             question=self.question,
-            answer=self.answers[0],
+            answer=self.answers[0] if self.answers else "",
             answers=list(dict.fromkeys(self.answers)),
             type=self.type,
             hops=self.hops,
@@ -122,6 +124,7 @@ class Question:
             support_idxs=list(self.support_idxs),
             paragraphs=paragraphs,
             dataset=dataset,
+            **({} if self.answerable else {"answerable": False}),
         ).with_inputs("question")
 
 

@@ -11,6 +11,7 @@ The layout of a row shows in its fields, so official files, hub mirrors and Hipp
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from cirag_dspy.benchmarks.base import Question
@@ -38,23 +39,37 @@ def is_answerable(row: RawRow) -> bool:
     return row.fields.get("answerable") is not False
 
 
-def parse(row: RawRow, id: str, aliases: Aliases | None = None) -> Question:
+def is_open(row: RawRow) -> bool:
+    """Whether a row says that its question has no answer: ``answerable`` false, or an answer that is given as empty
+    (``answers: []``, ``answer: ""`` or null). A row without the field says nothing of it.
+    """
+    return not is_answerable(row) or (not answers_of(row) and any(key in row.fields for key in _ANSWER_KEYS))
+
+
+def parse(row: RawRow, id: str, aliases: Aliases | None = None, *, unanswerable: bool = False) -> Question:
     """Read one row, whatever its layout.
 
     Args:
         row: The row.
         id: Id of the question.
         aliases: Aliases and demonyms by Wikidata id (2Wiki's ``id_aliases.json``).
+        unanswerable: Read a row that ``is_open`` as a question without an answer.
 
     Raises:
         DataError: A field is missing or not as the layout says; names file, row and field.
     """
+    if unanswerable and is_open(row):
+        return replace(_parse(row, id, {}), answers=(), answerable=False)
     if not answers_of(row):
         raise row.error("answer", "is missing or empty")
+    return _parse(row, id, aliases or {})
+
+
+def _parse(row: RawRow, id: str, aliases: Aliases) -> Question:
     if row.has("paragraphs"):
         return _musique(row, id)
     if row.has("context"):
-        return _hotpotqa(row, id, aliases or {})
+        return _hotpotqa(row, id, aliases)
     if row.has("supporting_titles"):
         return _titles(row, id)
     return _open_domain(row, id)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from cirag_dspy.benchmarks.base import Benchmark, assemble
 from cirag_dspy.benchmarks.demo import demo_passages, demo_questions
 from cirag_dspy.benchmarks.draw import Draw
-from cirag_dspy.benchmarks.layouts import answers_of, is_answerable, parse, row_id
+from cirag_dspy.benchmarks.layouts import answers_of, is_answerable, is_open, parse, row_id
 from cirag_dspy.benchmarks.recognise import check_questions, doubts
 from cirag_dspy.benchmarks.rows import RawRow
 from cirag_dspy.benchmarks.sources import described, file_rows, find_file, hub_rows, read_aliases, read_corpus
@@ -40,6 +40,7 @@ def load_benchmark(
     first: bool = False,
     ids: Iterable[str] | None = None,
     setting: str = "distractor",
+    unanswerable: bool = False,
 ) -> Benchmark:
     """Questions, gold and corpus of a data set.
 
@@ -55,6 +56,9 @@ def load_benchmark(
         first: Let ``limit`` take the first ones instead. Files may be sorted, so these are no sample.
         ids: Take only these questions; ``limit`` draws among them.
         setting: HotpotQA's ``distractor`` or ``fullwiki``.
+        unanswerable: Keep the questions that a file says have no answer (``layouts.is_open``), to be abstained from;
+            else rows with ``answerable`` false are skipped. Not both questions of a pair of MuSiQue-Full: among the
+            paragraphs of all questions, which hold the passage that was taken out, both can be answered.
 
     Raises:
         DataError: A name that is not known, data that cannot be had, a row that is not in its layout, a split without
@@ -87,12 +91,16 @@ def load_benchmark(
     if published != split and (file is None or file.stem == published):
         notes["warnings"].append(f"{name} has no dev split: these are its test questions")
     numbered = list(zip((row_id(row, f"{name}-{split}-{n}") for n, row in enumerate(rows)), rows, strict=True))
-    answerable = [(id, row) for id, row in numbered if is_answerable(row)]
+    answerable = [(id, row) for id, row in numbered if unanswerable or is_answerable(row)]
     if len(answerable) < len(numbered):
         notes["skipped_unanswerable"] = len(numbered) - len(answerable)
-    _check_labels(name, split, [row for _, row in answerable], source)
+    _check_labels(name, split, [row for _, row in answerable if not (unanswerable and is_open(row))], source)
     chosen_rows = _choose(answerable, [id for id, _ in answerable], source, draw, ids, notes)
-    parsed = [parse(row, id, aliases) for id, row in chosen_rows]
+    if unanswerable:
+        _check_pairs(chosen_rows, source)
+    parsed = [parse(row, id, aliases, unanswerable=unanswerable) for id, row in chosen_rows]
+    if unanswerable:
+        notes["unanswerable"] = sum(not question.answerable for question in parsed)
     made = assemble(name, split, parsed, corpus=passages, notes=notes, source=source)
     if name == "hotpotqa" and setting == "distractor" and passages is None and made.notes["gold_missing"]:
         made.notes["setting"] = "fullwiki, at least in part"
@@ -130,6 +138,16 @@ def _check_labels(name: str, split: str, rows: Sequence[RawRow], source: str) ->
     if rows and not any(answers_of(row) for row in rows):
         advice = "; its authors keep the labels back: use dev" if split == "test" else ""
         raise DataError(f"{name} {split} has no answers, so nothing can be scored ({source}){advice}")
+
+
+def _check_pairs(rows: Sequence[tuple[str, RawRow]], source: str) -> None:
+    """Refuse a question and its unanswerable twin, which the twin's paragraphs answer in a corpus of both."""
+    paired = {id for id, row in rows if is_open(row)} & {id for id, row in rows if not is_open(row)}
+    if paired:
+        raise DataError(
+            f"{len(paired)} questions, such as {min(paired)!r}, come twice, with an answer and without ({source}): "
+            "in a corpus of both rows' paragraphs both can be answered; give a file with one row of each"
+        )
 
 
 def _choose(

@@ -21,6 +21,7 @@ def evaluate(
     seed: runs.Seed = None,
     first: runs.First = False,
     ids: runs.Ids = None,
+    unanswerable: runs.Unanswerable = False,
     program: common.Program = None,
     system: Annotated[
         str | None,
@@ -107,6 +108,7 @@ def evaluate(
         **runs.drawn(limit, seed, first),
         ids=runs.names(ids),
         setting=setting,
+        unanswerable=unanswerable,
     )
     runs.say_warnings(benchmark, quiet)
     name = runs.lm_name(plan, lm)

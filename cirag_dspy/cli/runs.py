@@ -58,6 +58,14 @@ ExtractionLM = Annotated[str | None, typer.Option(help="Another LM for the tripl
 JudgeLM = Annotated[
     str | None, typer.Option(help="An LM that says whether answers mean the same as the gold.", rich_help_panel="LM")
 ]
+Unanswerable = Annotated[
+    bool,
+    typer.Option(
+        "--unanswerable",
+        help="Keep questions without an answer (answerable false; answer empty or null; answers []): right is to "
+        "abstain. Not both rows of a MuSiQue-Full pair; default: rows with answerable false are skipped.",
+    ),
+]
 Abstain = Annotated[
     bool,
     typer.Option(

@@ -32,6 +32,7 @@ def official_row(row: Row, example: Any) -> dict[str, Any]:
             (citation["title"], citation["sentence"]) for citation in citations if citation["sentence"] is not None
         ],
         "evidences": row.get("triples") or [],
+        "answerable": bool(row.get("answered", True)),
         "support_idxs": [
             example.paragraphs[c["passage_id"]] for c in citations if c["passage_id"] in example.paragraphs
         ],

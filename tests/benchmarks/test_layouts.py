@@ -1,6 +1,7 @@
 import pytest
 
 from cirag_dspy.benchmarks import load_benchmark
+from cirag_dspy.errors import DataError
 from cirag_dspy.schema import Passage
 
 from .samples import (
@@ -70,6 +71,37 @@ def test_2wiki_aliases(tmp_path, row):
     assert example.evidence_golds[0] == [("Alpha Hall", "architect", "Mira Olt"), ("The Hall", "architect", "Mira Olt")]
     assert [form[2] for form in example.evidence_golds[1]] == ["Sund", "Sund Town", "Sundian"]
     assert benchmark.notes["aliases"] == "id_aliases.json"
+
+
+@pytest.mark.parametrize(
+    "name, row",
+    [
+        ("musique", MUSIQUE | {"answerable": False}),
+        ("hotpotqa", HOTPOT | {"answer": ""}),
+        ("hotpotqa", HOTPOT | {"answer": None}),
+        ("2wikimultihopqa", WIKI | {"answer": " "}),
+        ("nq", NQ | {"answers": []}),
+        ("nq", NQ | {"answers": [""]}),
+        ("bamboogle", BAMBOOGLE | {"answerable": False}),
+    ],
+)
+def test_questions_without_an_answer(tmp_path, name, row):
+    benchmark = load(tmp_path, name, row, unanswerable=True)  # all of a file may be
+    (example,) = benchmark.examples
+    assert (example.answerable, example.answer, example.answers) == (False, "", [])
+    assert benchmark.notes["unanswerable"] == 1
+    with pytest.raises(DataError):
+        load(tmp_path, name, row)
+
+
+def test_unanswerable_says_nothing_of_other_rows(tmp_path):
+    (example,) = load(tmp_path, "hotpotqa", HOTPOT, unanswerable=True).examples
+    assert "answerable" not in example and example.answers == ["Sund"]
+    hidden = {key: value for key, value in HOTPOT.items() if key != "answer"}
+    with pytest.raises(DataError, match="answer"):
+        load(tmp_path, "hotpotqa", hidden, unanswerable=True)
+    with pytest.raises(DataError, match="1 questions, such as '2hop__1_2', come twice, with an answer and without"):
+        load(tmp_path, "musique", MUSIQUE, MUSIQUE | {"answerable": False}, unanswerable=True)
 
 
 def test_musique(tmp_path):

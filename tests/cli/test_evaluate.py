@@ -381,6 +381,20 @@ def musique(folder):
     return folder / "musique.jsonl"
 
 
+def test_a_file_of_unanswerable_questions_alone(inside, tmp_path):
+    row = json.loads(musique(tmp_path).read_text().splitlines()[0]) | {"answer": "", "answerable": False}
+    (tmp_path / "own.jsonl").write_text(json.dumps(row) + "\n")
+    inside.reply = lambda messages: "answer: unanswerable"
+    asked = ("eval", "--dataset", "musique", "--data-file", tmp_path / "own.jsonl", "--lm", "x", "--threads", "1",
+             "--system", "native_rag", "--unanswerable")  # fmt: skip
+    done = inside(*asked, "--out", tmp_path / "run", "--write-official", tmp_path / "off", "--csv", tmp_path / "t.csv")
+    assert done.exit_code == 0, done.stderr
+    assert "unanswerable: rightly left open 1 of 1" in done.stdout
+    header, first = (tmp_path / "t.csv").read_text().splitlines()
+    assert dict(zip(header.split(","), first.split(","), strict=True))["em_unanswerable"] == "1.0"
+    assert json.loads((tmp_path / "off" / "native_rag.jsonl").read_text())["predicted_answerable"] is False
+
+
 def test_no_official_format_is_said_before_anything_is_loaded(inside, tmp_path):
     done = inside("eval", "--dataset", "nq", "--lm", "x", "--write-official", tmp_path / "off")
     assert_wrong(done, "nq: its authors define no prediction file (hotpotqa, demo, 2wikimultihopqa, musique have one)")

@@ -38,6 +38,13 @@ def test_musique_keeps_every_question_in_order(tmp_path):
     ]
 
 
+def test_musique_takes_what_was_answered_for_answerable(tmp_path):
+    told = [{"id": "a", "answer": "x", "answered": True}, {"id": "b", "answer": "a guess", "answered": False}]
+    rows = [official_row(row, dspy.Example(paragraphs={})) for row in told]
+    lines = write_official("musique", rows, tmp_path / "pred.jsonl").read_text().splitlines()
+    assert [json.loads(line)["predicted_answerable"] for line in lines] == [True, False]
+
+
 def test_no_format(tmp_path):
     with pytest.raises(DataError, match="nq: its authors define no prediction file"):
         write_official("nq", ROWS, tmp_path / "pred.json")
