@@ -73,7 +73,7 @@ def read_runs(folder: Path) -> list[Run]:
     runs = []
     for path in sorted(path for path in folder.iterdir() if (path / "run.json").is_file()):
         manifest = json.loads((path / "run.json").read_text(encoding="utf-8"))
-        rows = RunFolder(path).rows()
+        rows = sorted(RunFolder(path).rows(), key=lambda row: str(row["id"]))
         if len(rows) < manifest["dataset"]["n"] or not (path / "results.json").is_file():
             print(
                 f"note: {path} is not finished ({len(rows)} of {manifest['dataset']['n']} questions)", file=sys.stderr

@@ -30,7 +30,7 @@ class ReadableCache:
         """The record under a key; ``default`` where there is none that can be read."""
         try:
             record = self._cache.get(key)
-            if record is None or _is_reply(record):
+            if record is None or _is_sound(record):
                 return default if record is None else record
             reason = "no reply of this version of DSPy"
         except Exception as error:  # whatever the file holds, it is no answer
@@ -62,11 +62,11 @@ def guard_reply_cache() -> None:
         cache.disk_cache = ReadableCache(cache.disk_cache)
 
 
-def _is_reply(record: Any) -> bool:
-    """Whether DSPy can make a reply of a record: one of its own, or what LiteLLM returned."""
-    if not isinstance(record, dict):
-        return hasattr(record, "choices") or hasattr(record, "output")
-    if record.get("_dspy_format") != CACHE_FORMAT:
+def _is_sound(record: Any) -> bool:
+    """Whether a record is what DSPy keeps: replies, of LiteLLM as they came, and vectors and rows of its retrievers."""
+    if not isinstance(record, dict) or "_dspy_format" not in record:
+        return not isinstance(record, str | bytes | int | float)
+    if record["_dspy_format"] != CACHE_FORMAT:
         return False
     try:
         CallResult.load(record)

@@ -6,9 +6,11 @@ import sqlite3
 from pathlib import Path
 
 import dspy
+import numpy as np
 import pytest
 
 from cirag_dspy.modules.reader import Reader
+from cirag_dspy.reply_cache import guard_reply_cache
 from cirag_dspy.schema import Passage
 from tests.fakes import scripted_lm
 
@@ -93,6 +95,15 @@ def test_a_damaged_entry_is_a_miss(folder, damage, caplog):
         fresh()
     assert asked(calls) == "Ada Brook" and calls[-1] == 1
     assert "can't be read" in caplog.text or damage is missing_file
+
+
+@pytest.mark.parametrize("record", [np.ones(3), [[0.5, 1.0]], {"topk": [{"pid": 1}]}])
+def test_what_others_keep_in_the_cache_stays(folder, record):
+    key = {"request": "of an embedder"}
+    guard_reply_cache()
+    dspy.cache.put(key, record)
+    for _ in range(2):
+        assert np.array_equal(dspy.cache.get(key), record) or dspy.cache.get(key) == record
 
 
 def test_what_was_damaged_is_written_anew(folder):

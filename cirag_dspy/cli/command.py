@@ -16,7 +16,7 @@ from typer.core import TyperCommand
 
 from cirag_dspy.advice import lm_advice, without_secrets
 from cirag_dspy.errors import CiragError, RunError
-from cirag_dspy.files import path_problem, printable, require_folder
+from cirag_dspy.files import disk_problem, path_problem, printable, require_folder
 
 TRACEBACK = "CIRAG_DSPY_TRACEBACK"
 _WRITTEN = ("out", "work", "write_official")  # options that name a folder to write to
@@ -95,6 +95,11 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
 
 def _fail_with(error: Exception) -> NoReturn:
     """End with the line that an error of a library is to a user."""
+    if full := disk_problem(error):
+        place = next(
+            (name for name in (getattr(error, "filename", None), getattr(error, "filename2", None)) if name), ""
+        )
+        fail(f"{place or 'a file'} could not be written: {full}; make room, then the same command goes on")
     if problem := path_problem(error):
         fail(problem)
     if isinstance(error, sqlite3.Error):

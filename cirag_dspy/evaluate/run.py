@@ -194,8 +194,9 @@ def run(
 
 def conclude(folder: RunFolder, examples: Sequence[dspy.Example], manifest: Mapping[str, Any]) -> dict[str, Any]:
     """Sum up the rows of ``examples``, with intervals; returns the summary, also written to ``results.json``."""
-    wanted = {example.id for example in examples}
-    rows = [row for row in folder.rows() if row["id"] in wanted]
+    kept = {row["id"]: row for row in folder.rows()}
+    # Not in the order they were finished in: bootstrap intervals go by position, and must not depend on threads or kills.
+    rows = [kept[example.id] for example in examples if example.id in kept]
     summary = summarise(rows)
     if rows:
         summary |= {"intervals": score_intervals(rows), "interval": RULES["interval"]}

@@ -7,7 +7,7 @@ from dspy.utils.exceptions import LMAuthError
 
 from cirag_dspy.errors import ModelError, RunError
 from cirag_dspy.evaluate.rows import abstention, answer_one, summarise
-from cirag_dspy.evaluate.run import WARM_UP, RunFolder, run
+from cirag_dspy.evaluate.run import WARM_UP, RunFolder, conclude, run
 from cirag_dspy.schema import Citation, Hop, Triple
 from tests.fakes import scripted_lm
 
@@ -84,6 +84,16 @@ def test_the_summary_has_intervals(tmp_path):
     assert summary["intervals"]["f1"] == summary["intervals"]["em"] == {"mean": 0.5, "low": 0.0, "high": 1.0}
     assert "bootstrap" in summary["interval"]
     assert json.loads((folder.path / "results.json").read_text())["summary"]["intervals"] == summary["intervals"]
+
+
+def test_the_summary_does_not_depend_on_the_order_in_which_questions_were_finished(tmp_path):
+    examples = [example(str(n), f"q{n}") for n in range(9)]
+    system = System({f"q{n}": "Paris" if n % 3 else "Rome" for n in range(9)})
+    folder = RunFolder(tmp_path / "run")
+    summary = run(system, examples, folder, MANIFEST)
+    lines = folder.rows_file.read_text().splitlines()
+    folder.rows_file.write_text("\n".join(reversed(lines)) + "\n")
+    assert conclude(folder, examples, MANIFEST) == summary
 
 
 def test_seconds_are_summed_up_only_where_questions_are_asked_one_at_a_time(tmp_path):
