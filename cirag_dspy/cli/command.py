@@ -96,10 +96,8 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
 def _fail_with(error: Exception) -> NoReturn:
     """End with the line that an error of a library is to a user."""
     if full := disk_problem(error):
-        place = next(
-            (name for name in (getattr(error, "filename", None), getattr(error, "filename2", None)) if name), ""
-        )
-        fail(f"{place or 'a file'} could not be written: {full}; make room, then the same command goes on")
+        place = getattr(error, "filename", None) or "a file"
+        fail(f"{place} could not be written: {full}; make room, then the same command goes on")
     if problem := path_problem(error):
         fail(problem)
     if isinstance(error, sqlite3.Error):

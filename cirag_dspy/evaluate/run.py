@@ -195,7 +195,7 @@ def run(
 def conclude(folder: RunFolder, examples: Sequence[dspy.Example], manifest: Mapping[str, Any]) -> dict[str, Any]:
     """Sum up the rows of ``examples``, with intervals; returns the summary, also written to ``results.json``."""
     kept = {row["id"]: row for row in folder.rows()}
-    # Not in the order they were finished in: bootstrap intervals go by position, and must not depend on threads or kills.
+    # Not in the order they were finished in: bootstrap intervals go by position, and threads and kills change that.
     rows = [kept[example.id] for example in examples if example.id in kept]
     summary = summarise(rows)
     if rows:
