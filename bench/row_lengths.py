@@ -76,7 +76,7 @@ def count(rows: Sequence[dict[str, Any]], tokenizer: Any, max_length: int) -> di
             for _, prompt, reply in turns:
                 kept = cut_left(prompt, len(reply), OLD_LENGTH)
                 if kept is not None and len(kept) < len(prompt):
-                    text = tokenizer.decode(kept)
+                    text = tokenizer.decode(kept, clean_up_tokenization_spaces=False)
                     counts["cut"] += 1
                     counts["no_instructions"] += asked[0] not in text
                     counts["no_question"] += any(line not in text for line in asked[1:])
@@ -89,7 +89,7 @@ def count(rows: Sequence[dict[str, Any]], tokenizer: Any, max_length: int) -> di
             counts.update(shortened=report.shortened, lost=report.lost)
         counts["dropped"] = dropped
         for one in encoded:
-            text = tokenizer.decode(one.ids)
+            text = tokenizer.decode(one.ids, clean_up_tokenization_spaces=False)
             assert all(line in text for line in asked), f"{row['id']} ({row['predictor']}) lost what it asks"
         for name in (row["predictor"], "in all"):
             total = found.setdefault(name, Counter())
