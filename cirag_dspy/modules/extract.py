@@ -193,10 +193,14 @@ def extract_missing(
 
     def work(passage: Passage) -> Extraction | None:
         with index.extraction_lock(passage.id):
-            state = index.states([passage.id])[passage.id]
-            if state not in states:
+            state = index.states([passage.id]).get(passage.id)
+            if state is None or state not in states:
                 return None
             extraction = _extract_again(index, extract, passage, state, more_room)
+            # Another process may have removed the passage meanwhile, or put another text under its id.
+            now = index.passages([passage.id]).get(passage.id)
+            if now is None or now.text != passage.text:
+                return None
             # Of a call that could not be made nothing was learnt about the passage.
             if extraction is not None and extraction.state != "pending":
                 index.keep(passage.id, extraction)

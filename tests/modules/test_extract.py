@@ -395,3 +395,25 @@ def test_a_key_never_reaches_the_index(index, tmp_path):
     index.flush()
     files = [file for file in tmp_path.rglob("*") if file.is_file()]
     assert files and not any(b"sk-secret-123" in file.read_bytes() for file in files)
+
+
+def test_triples_of_a_text_that_another_process_replaced_or_removed_are_not_kept(index, tmp_path):
+    first, second, third = index.pending()[:3]
+
+    def meanwhile(messages):
+        with CorpusIndex.open(index.path, WordEncoder()) as other:
+            title = fields_of(messages[-1]["content"])["title"]
+            if title == first.title:
+                other.remove(first.id)
+            elif title == second.title:
+                other.add([Document(second.id, (Passage.create(second.title, "Another text.", second.id),))])
+        return good(messages)
+
+    lm, _ = scripted_lm(meanwhile)
+    done = []
+    with dspy.context(lm=lm):
+        extract_missing(
+            index, Extract(), [first, second, third], threads=1, on_done=lambda passage, _: done.append(passage.id)
+        )
+    assert done == [third.id] and index.states([first.id]) == {}
+    assert index.states([second.id, third.id]) == {second.id: "pending", third.id: "done"}
