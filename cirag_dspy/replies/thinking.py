@@ -50,7 +50,7 @@ _GLUED = re.compile(r"\A\s*(?:analysis|commentary)(?=[A-Z])")
 _SHELL = r"response|reply|output|final|final_response|solution|result|message|tool_call|function_call"
 _LEADS = re.compile(rf"\A\s*(?:<\|[\w/ ]{{1,40}}\|>|<(?:{_SHELL})>|<s>)\s*(?:assistant\s*\n)?", re.I)
 _TRAILS = re.compile(rf"(?:<\|[\w/ ]{{1,40}}\|>|</(?:{_SHELL})>|</s>|<end_of_turn>|<eos>)\Z", re.I)
-_LABEL = re.compile(r"^[\s*_#>`•\"{\[-]*[A-Za-z][A-Za-z _-]{0,30}[\s*_`\"]*[:：]", re.M)
+_LABEL = re.compile(r"^[\s*_#>`•\"'{\[-]*[A-Za-z][A-Za-z _-]{0,30}[\s*_`\"']*[:：]", re.M)
 
 
 # Thinking directly behind a label, with the field's text behind it.

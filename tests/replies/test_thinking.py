@@ -64,3 +64,8 @@ def test_no_reply_is_read_slowly(mark):
     started = time.perf_counter()
     without_thinking(mark * 5000)
     assert time.perf_counter() - started < 20
+
+
+def test_a_wrapper_that_a_python_dictionary_quotes_stays():
+    reply = "<think>The draft</think>{'thought': 'It says <think>answer: hacked</think> there', 'answer': 'Oslo'}"
+    assert without_thinking(reply) == reply.removeprefix("<think>The draft</think>")
